@@ -109,7 +109,8 @@ type DeadLetterReason string
 
 // The reasons of dead letters.
 const (
-	DeadUnreadable     DeadLetterReason = "unreadable"      // not JSON, not an object, wrong types
+	DeadUnreadable     DeadLetterReason = "unreadable"      // not JSON, not UTF-8, not one object
+	DeadInvalid        DeadLetterReason = "invalid"         // readable with its identity, but breaks a rule
 	DeadNoKey          DeadLetterReason = "no_key"          // no usable idempotencyKey or caller
 	DeadKeyMismatch    DeadLetterReason = "key_mismatch"    // the record's key is not the body's
 	DeadStale          DeadLetterReason = "stale"           // older than the window (G14)
