@@ -68,3 +68,14 @@ func appendField(name []byte, field string) []byte {
 	name = binary.AppendUvarint(name, uint64(len(field)))
 	return append(name, field...)
 }
+
+// DeadLetterID derives the ce_id of the dead letter of one delivery.
+func DeadLetterID(topic string, partition int, offset int64, recorded time.Time) uuid.UUID {
+	return derive("deadletter", topic, strconv.Itoa(partition), strconv.FormatInt(offset, 10),
+		strconv.FormatInt(recorded.UnixMilli(), 10))
+}
+
+// RequeryID derives the ce_id of the wake-up for one re-query of one attempt.
+func RequeryID(payment uuid.UUID, attempt, query int) uuid.UUID {
+	return derive("requery", payment.String(), strconv.Itoa(attempt), strconv.Itoa(query))
+}

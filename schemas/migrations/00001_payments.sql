@@ -61,6 +61,7 @@ CREATE TABLE settleonce.open_payments (
     first_send_at   timestamptz,
     last_deadline   timestamptz,                         -- after it plus the longest execution no send is alive
     no_more_sends   boolean     NOT NULL DEFAULT false,  -- a decline was heard, or evidence that does not match
+    query_first     boolean     NOT NULL DEFAULT false,  -- commits may be lost: ask the provider before the first send
     decline_cause     text,                              -- heard and not yet concluded (decline rule)
     decline_reference text,
     opened_at       timestamptz NOT NULL DEFAULT clock_timestamp()
