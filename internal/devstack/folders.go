@@ -1,7 +1,6 @@
 package devstack
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,10 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 )
-
-const lockPoll = 100 * time.Millisecond
 
 // owner is the user that a private server runs as, and that its files belong to.
 type owner struct {
@@ -173,50 +169,4 @@ func TempDir(pattern string) (string, error) {
 		return "", errors.Join(fmt.Errorf("open temporary folder: %w", err), os.RemoveAll(dir))
 	}
 	return dir, nil
-}
-
-// folderLock keeps other processes off a folder. The kernel lets go of it when we die.
-type folderLock struct{ file *os.File }
-
-// errLocked means that another process holds the lock.
-var errLocked = errors.New("in use by another process")
-
-// lockFolder takes the lock or fails at once.
-func lockFolder(path string) (*folderLock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = errLocked
-		}
-		return nil, errors.Join(fmt.Errorf("lock folder %s: %w", filepath.Dir(path), err), f.Close())
-	}
-	return &folderLock{file: f}, nil
-}
-
-// waitForFolder takes the lock, waiting for whoever holds it.
-func waitForFolder(ctx context.Context, path string) (*folderLock, error) {
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		lock, err := lockFolder(path)
-		if err == nil || !errors.Is(err, errLocked) {
-			return lock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), err)
-		case <-tick.C:
-		}
-	}
-}
-
-// release lets go of the lock; more than once does nothing.
-func (l *folderLock) release() error {
-	if err := l.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("release folder: %w", err)
-	}
-	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/settleonce/settleonce/internal/folderlock"
 )
 
 // KafkaConfig says where the embedded broker keeps its data and how it presents itself.
@@ -56,7 +58,7 @@ func (c KafkaConfig) Validate() error {
 // Kafka is a running embedded broker.
 type Kafka struct {
 	cluster *kfake.Cluster
-	lock    *folderLock // nil without a data folder
+	lock    *folderlock.Lock // nil without a data folder
 }
 
 // StartKafka starts the embedded broker. It answers when StartKafka returns. Missing topics are not
@@ -93,11 +95,11 @@ func StartKafka(cfg KafkaConfig) (*Kafka, error) {
 	return k, nil
 }
 
-func lockDataDir(dir string) (*folderLock, error) {
+func lockDataDir(dir string) (*folderlock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
 	}
-	return lockFolder(filepath.Join(dir, "lock"))
+	return folderlock.Try(filepath.Join(dir, "lock"))
 }
 
 // Brokers are the addresses to bootstrap from.
@@ -113,7 +115,7 @@ func (k *Kafka) unlock() error {
 	if k.lock == nil {
 		return nil
 	}
-	return k.lock.release()
+	return k.lock.Release()
 }
 
 // brokerLog passes on what deserves attention; the rest is a line per request.

@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/settleonce/settleonce/internal/childproc"
+	"github.com/settleonce/settleonce/internal/folderlock"
 )
 
 // PostgresUser is the superuser of a private Postgres.
@@ -97,7 +98,7 @@ type Postgres struct {
 	owner    owner
 	password string
 	port     int
-	lock     *folderLock
+	lock     *folderlock.Lock
 	proc     *childproc.Process
 }
 
@@ -116,7 +117,7 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 		fmt.Errorf("private postgres did not start within %s", cfg.StartTimeout))
 	defer cancel()
 	if err := p.launch(ctx); err != nil {
-		return nil, errors.Join(err, p.lock.release())
+		return nil, errors.Join(err, p.lock.Release())
 	}
 	return p, nil
 }
@@ -137,11 +138,11 @@ func preparePostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error)
 	if err := p.owner.makeFolder(dir); err != nil {
 		return nil, err
 	}
-	if p.lock, err = lockFolder(p.layout.lock()); err != nil {
+	if p.lock, err = folderlock.Try(p.layout.lock()); err != nil {
 		return nil, err
 	}
 	if err := p.prepareFolder(ctx); err != nil {
-		return nil, errors.Join(err, p.lock.release())
+		return nil, errors.Join(err, p.lock.Release())
 	}
 	return p, nil
 }
@@ -292,5 +293,5 @@ func (p *Postgres) Stop(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("stop private postgres: %w", err)
 	}
-	return errors.Join(err, p.lock.release())
+	return errors.Join(err, p.lock.Release())
 }

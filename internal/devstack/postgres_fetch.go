@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/settleonce/settleonce/internal/childproc"
+	"github.com/settleonce/settleonce/internal/folderlock"
 )
 
 // The version we fetch where no Postgres is installed.
@@ -36,11 +37,11 @@ func fetchPostgres(ctx context.Context, log zerolog.Logger) (string, error) {
 	if _, err := majorVersion(ctx, binDir); err == nil {
 		return binDir, nil
 	}
-	lock, err := waitForFolder(ctx, target+".lock")
+	lock, err := folderlock.Wait(ctx, target+".lock")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.release() }()
+	defer func() { _ = lock.Release() }()
 	if _, err := majorVersion(ctx, binDir); err == nil {
 		return binDir, nil // somebody else fetched it while we waited
 	}

@@ -1,0 +1,121 @@
+package apachekafka_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/internal/apachekafka"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, cfg apachekafka.Config) *apachekafka.Cluster {
+	t.Helper()
+	if ok, reason := apachekafka.Available(t.Context()); !ok {
+		t.Skip("Apache Kafka left out: " + reason)
+	}
+	c, err := apachekafka.Start(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Stop(context.WithoutCancel(t.Context()))) })
+	return c
+}
+
+func client(t *testing.T, c *apachekafka.Cluster, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(c.Brokers()...))...)
+	require.NoError(t, err)
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+func createTopic(t *testing.T, cl *kgo.Client, name string) {
+	t.Helper()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 2, -1
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.TimeoutMillis = 30_000
+	request.Topics = append(request.Topics, topic)
+	response, err := request.RequestWith(t.Context(), cl)
+	require.NoError(t, err)
+	require.Zero(t, response.Topics[0].ErrorCode)
+}
+
+func produce(t *testing.T, cl *kgo.Client, value string) {
+	t.Helper()
+	require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: "kept", Value: []byte(value)}).FirstErr())
+}
+
+func consume(t *testing.T, cl *kgo.Client, n int) string {
+	t.Helper()
+	var values []string
+	for len(values) < n {
+		fetches := cl.PollRecords(t.Context(), n)
+		require.NoError(t, fetches.Err())
+		for _, r := range fetches.Records() {
+			values = append(values, string(r.Value))
+		}
+	}
+	return strings.Join(values, ",")
+}
+
+//nolint:paralleltest // Two JVMs at once are more than a small machine should be asked for.
+func TestOneNodeKeepsRecords(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kafka")
+	c := start(t, apachekafka.Config{DataDir: dir})
+	brokers := c.Brokers()
+	cl := client(t, c)
+	createTopic(t, cl, "kept")
+	produce(t, cl, "first")
+
+	t.Run("over a kill, on the same port", func(t *testing.T) {
+		pid := c.Pid(0)
+		require.NoError(t, c.Kill(0))
+		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
+		require.NoError(t, c.Restart(t.Context(), 0))
+		require.Equal(t, brokers, c.Brokers())
+		require.Equal(t, "first", consume(t, client(t, c, kgo.ConsumeTopics("kept")), 1))
+	})
+
+	t.Run("over a stop and a start on the same folder", func(t *testing.T) {
+		_, err := apachekafka.Start(t.Context(), apachekafka.Config{DataDir: dir})
+		require.ErrorContains(t, err, "in use by another process")
+		require.NoError(t, c.Stop(t.Context()))
+		again := start(t, apachekafka.Config{DataDir: dir})
+		require.Equal(t, "first", consume(t, client(t, again, kgo.ConsumeTopics("kept")), 1))
+	})
+}
+
+//nolint:paralleltest // Three JVMs at once are more than a small machine should be asked for.
+func TestThreeNodesSurviveOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three JVMs take 20 seconds")
+	}
+	c := start(t, apachekafka.Config{Brokers: 3})
+	cl := client(t, c)
+	createTopic(t, cl, "kept")
+	produce(t, cl, "before")
+	require.NoError(t, c.Kill(1))
+	produce(t, cl, "meanwhile")
+	require.NoError(t, c.Restart(t.Context(), 1))
+	produce(t, cl, "after")
+	got := consume(t, client(t, c, kgo.ConsumeTopics("kept")), 3)
+	for _, want := range []string{"before", "meanwhile", "after"} {
+		require.Contains(t, got, want)
+	}
+}
+
+func TestConfigRefusals(t *testing.T) {
+	t.Parallel()
+	_, err := apachekafka.Start(t.Context(), apachekafka.Config{Brokers: 2})
+	require.ErrorContains(t, err, "use 1 or 3")
+	_, err = apachekafka.Start(t.Context(), apachekafka.Config{StartTimeout: -1})
+	require.ErrorContains(t, err, "use 0 for the default")
+}
