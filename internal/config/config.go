@@ -1,0 +1,135 @@
+package config
+
+import (
+	"time"
+
+	"github.com/settleonce/settleonce/channel"
+)
+
+// Config is every setting, with its effective value. The table (Settings) says
+// what each one means; a Config comes from Load.
+type Config struct {
+	Kafka      Kafka
+	Topics     Topics
+	Postgres   Postgres
+	Callers    Callers
+	Consumer   Consumer
+	Relay      Relay
+	Reconciler Reconciler
+	Channel    Channel
+	Channels   map[string]Channel
+	Sim        Sim
+	Admin      Admin
+	Log        Log
+	Dev        Dev
+}
+
+// Kafka says which cluster to talk to and as whom.
+type Kafka struct {
+	Brokers                []string
+	ClientID               string
+	TLS                    bool
+	TLSCA, TLSCert, TLSKey string
+	TLSServerName          string
+	SASLMechanism          string
+	SASLUsername           string
+	SASLPassword           string
+	SASLPasswordFile       string
+	SessionTimeout         time.Duration
+}
+
+// Topics says how the topics are named and made.
+type Topics struct {
+	Prefix            string
+	Partitions        int
+	Replication       int
+	CommandsRetention time.Duration
+	RequeryRetention  time.Duration
+	OutputRetention   time.Duration
+	DeadRetention     time.Duration
+	MaxCommandBytes   int
+}
+
+// Postgres says which database to use and how.
+type Postgres struct {
+	DSN, DSNFile           string
+	PasswordFile           string
+	SSLMode                string
+	TLSCA, TLSCert, TLSKey string
+	PoolSize               int
+	StatementTimeout       time.Duration
+	AllowUnsafeDurability  bool
+}
+
+// Callers says who may publish commands, and which of them pay for the same
+// obligations.
+type Callers struct {
+	// Namespaces maps a caller to the namespace of its obligations. Empty: every
+	// caller is accepted and is its own namespace.
+	Namespaces map[string]string
+	// RepayNamed lists the namespaces in which a paid obligation is paid again
+	// only by a command that names the payment it follows (G15).
+	RepayNamed []string
+}
+
+// Consumer tunes the role that claims commands and calls channels.
+type Consumer struct {
+	Window, Skew, Lease  time.Duration
+	Batch                int
+	Claimers, Finalizers int
+	MaxInFlight          int
+	AcceptedEvents       bool
+	DrainTimeout         time.Duration
+	StallTimeout         time.Duration
+}
+
+// Relay tunes the role that publishes the outbox.
+type Relay struct {
+	Lease, Poll time.Duration
+	Batch       int
+}
+
+// Reconciler tunes the role that finds out what became of unknown payments.
+type Reconciler struct {
+	QueryShare, QueryFloor  float64
+	ParkedLimit             time.Duration
+	ReviewAfter             time.Duration
+	WatchFirst, WatchMax    time.Duration
+	SweepEvery              time.Duration
+	SweepBatch, MaxInFlight int
+	RetentionEvery          time.Duration
+	RetentionBatch          int
+}
+
+// Channel is one payment provider and what it is known to promise.
+type Channel struct {
+	// Name is what commands call it.
+	Name string
+	// Type is the adapter; "sim" is the only one of this version.
+	Type string
+	// URL is where the provider answers.
+	URL string
+	// Capabilities drive every policy of the channel.
+	Capabilities channel.Capabilities
+}
+
+// Sim says where the channel simulator listens and keeps its ledger.
+type Sim struct {
+	Listen, Ledger string
+}
+
+// Admin says where health, metrics and profiles are served.
+type Admin struct {
+	Address string
+	PProf   bool
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level, Format string
+}
+
+// Dev says where the development stack keeps its data.
+type Dev struct {
+	DataDir string
+}
