@@ -1,0 +1,223 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	produceapi "github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+)
+
+// produce sends one request with one record batch per chunk, all led by one
+// broker, and returns the answers in order.
+func (c *Client) produce(ctx context.Context, chunks []*chunk) []error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	errs := make([]error, len(chunks))
+	res, err := c.transport.RoundTrip(ctx, c.addr, produceRequest(chunks))
+	answer, ok := res.(*produceapi.Response)
+	if err == nil && !ok {
+		err = errLeftOut
+	}
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	byID := make(map[topicPartition]*produceapi.ResponsePartition, len(chunks))
+	for i := range answer.Topics {
+		t := &answer.Topics[i]
+		for j := range t.Partitions {
+			byID[topicPartition{t.Topic, int(t.Partitions[j].Partition)}] = &t.Partitions[j]
+		}
+	}
+	for i, k := range chunks {
+		p := byID[k.topicPartition]
+		if p == nil {
+			errs[i] = errLeftOut
+			continue
+		}
+		errs[i] = protocolError(p.ErrorCode)
+	}
+	return errs
+}
+
+func produceRequest(chunks []*chunk) *rawproduce.Request {
+	req := &rawproduce.Request{Acks: -1, Timeout: int32((requestTimeout - time.Second) / time.Millisecond)}
+	at := make(map[string]int)
+	for _, k := range chunks {
+		i, ok := at[k.topic]
+		if !ok {
+			i = len(req.Topics)
+			at[k.topic] = i
+			req.Topics = append(req.Topics, rawproduce.RequestTopic{Topic: k.topic})
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rawproduce.RequestPartition{
+			Partition: int32(k.partition), //nolint:gosec // a partition number of the broker's
+			RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(k.encoded)},
+		})
+	}
+	return req
+}
+
+// settle takes one chunk's answer in.
+func (f *fencedCall) settle(k *chunk, err error) {
+	l := k.producer.lane(k.topicPartition)
+	switch {
+	case err == nil, errors.Is(err, kafkago.DuplicateSequenceNumber):
+		l.next = after(k.sequence, len(k.messages))
+		l.acked = true
+		f.pop(k)
+	case isFence(err, l, k):
+		f.drop(k.producer, fmt.Errorf("%w: %w", ErrFenced, err))
+	case isRenew(err):
+		f.drop(k.producer, fmt.Errorf("%w: %w", ErrRenew, err))
+	case errors.Is(err, kafkago.UnknownTopicOrPartition) && k.unknown < 5:
+		k.unknown++
+		f.again(err)
+	case Permanent(classify(err)):
+		f.refused(k, classify(err))
+	default:
+		f.again(err)
+	}
+}
+
+// isFence: the broker knows a newer epoch. A gap at the very first number of an
+// epoch can only mean the same.
+func isFence(err error, l *lane, k *chunk) bool {
+	return errors.Is(err, kafkago.InvalidProducerEpoch) || errors.Is(err, kafkago.ProducerFenced) ||
+		errors.Is(err, kafkago.OutOfOrderSequenceNumber) && !l.acked && k.sequence == 0
+}
+
+func isRenew(err error) bool {
+	return errors.Is(err, kafkago.OutOfOrderSequenceNumber) || errors.Is(err, kafkago.UnknownProducerId) ||
+		errors.Is(err, kafkago.InvalidProducerIDMapping)
+}
+
+// again leaves the chunk at the head of its queue, with its bytes.
+func (f *fencedCall) again(err error) {
+	f.unready++
+	f.client.refresh()
+	f.client.log.Debug().Err(err).Msg("publish not confirmed, sending the same bytes again")
+}
+
+func (f *fencedCall) pop(k *chunk) {
+	queue := f.queues[k.topicPartition]
+	if len(queue) == 1 {
+		delete(f.queues, k.topicPartition)
+		return
+	}
+	f.queues[k.topicPartition] = queue[1:]
+}
+
+// drop ends a producer's part of the call: nothing of it may go out any more.
+func (f *fencedCall) drop(p *FencedProducer, err error) {
+	for tp, queue := range f.queues {
+		kept := queue[:0]
+		for _, k := range queue {
+			if k.producer != p {
+				kept = append(kept, k)
+				continue
+			}
+			f.fail(k, err)
+		}
+		if len(kept) == 0 {
+			delete(f.queues, tp)
+			continue
+		}
+		f.queues[tp] = kept
+	}
+}
+
+// refused isolates what the broker does not take. A refused batch used no
+// numbers, so its halves are numbered anew.
+func (f *fencedCall) refused(k *chunk, err error) {
+	if len(k.messages) > 1 && isOfOneMessage(err) {
+		f.split(k)
+		return
+	}
+	f.fail(k, err)
+	f.pop(k)
+	f.skipKeys(k)
+}
+
+// isOfOneMessage reports whether one message may have spoiled its batch.
+func isOfOneMessage(err error) bool {
+	return errors.Is(err, ErrMessageTooLarge) || errors.Is(err, ErrRefused)
+}
+
+func (f *fencedCall) split(k *chunk) {
+	n := len(k.messages) / 2
+	first := &chunk{topicPartition: k.topicPartition, producer: k.producer, messages: k.messages[:n:n], bound: k.bound}
+	second := &chunk{topicPartition: k.topicPartition, producer: k.producer, messages: k.messages[n:], bound: k.bound}
+	if k.refs != nil {
+		refs := min(n, len(k.refs))
+		first.refs, second.refs = k.refs[:refs:refs], k.refs[refs:]
+	}
+	queue := f.queues[k.topicPartition]
+	f.queues[k.topicPartition] = append([]*chunk{first, second}, queue[1:]...)
+}
+
+// skipKeys takes later messages of a refused message's key out of the queue.
+func (f *fencedCall) skipKeys(refused *chunk) {
+	tp := refused.topicPartition
+	queue := f.queues[tp]
+	for _, m := range refused.messages {
+		if m.Key == nil {
+			continue
+		}
+		for _, k := range queue {
+			f.skipKey(k, m.Key)
+		}
+	}
+	queue = slices.DeleteFunc(queue, func(k *chunk) bool { return len(k.messages) == 0 })
+	if len(queue) == 0 {
+		delete(f.queues, tp)
+		return
+	}
+	f.queues[tp] = queue
+}
+
+func (f *fencedCall) skipKey(k *chunk, key []byte) {
+	if k.encoded != nil {
+		return // may be in the log already, must stay as it is
+	}
+	for i := len(k.messages) - 1; i >= 0; i-- {
+		if !bytes.Equal(k.messages[i].Key, key) {
+			continue
+		}
+		if i < len(k.refs) {
+			f.set(k.refs[i], ErrEarlierRefused)
+			k.refs = slices.Delete(slices.Clone(k.refs), i, i+1)
+		}
+		k.messages = slices.Delete(slices.Clone(k.messages), i, i+1)
+	}
+}
+
+// classify names what an error of the broker means for the message.
+func classify(err error) error {
+	for kind, codes := range map[error][]kafkago.Error{
+		ErrMessageTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge},
+		ErrUnknownTopic:    {kafkago.UnknownTopicOrPartition},
+		ErrInvalidTopic:    {kafkago.InvalidTopic},
+		ErrUnauthorized: {
+			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed,
+			kafkago.TransactionalIDAuthorizationFailed, kafkago.GroupAuthorizationFailed,
+		},
+		ErrRefused: {kafkago.InvalidRecord, kafkago.InvalidTimestamp, kafkago.PolicyViolation, kafkago.UnsupportedForMessageFormat},
+	} {
+		for _, code := range codes {
+			if errors.Is(err, code) {
+				return fmt.Errorf("%w: %w", kind, err)
+			}
+		}
+	}
+	return err
+}
