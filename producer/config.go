@@ -1,0 +1,105 @@
+package producer
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/settleonce/settleonce/internal/kafka"
+)
+
+// The SASL mechanisms that SASL.Mechanism may name.
+const (
+	MechanismPlain       = kafka.MechanismPlain
+	MechanismScramSHA256 = kafka.MechanismScramSHA256
+	MechanismScramSHA512 = kafka.MechanismScramSHA512
+)
+
+// maxPrefix leaves room for the topic's own name: Kafka allows 249 characters.
+const maxPrefix = 200
+
+// Config says which cluster to publish to and as whom. The zero value is not
+// usable: Brokers must name at least one broker. What protects the money is not
+// configurable: all in-sync replicas acknowledge, and a key goes to the partition
+// where Java clients put it.
+type Config struct {
+	// Brokers are the bootstrap addresses, "host:port" each. Required.
+	Brokers []string
+	// ClientID is shown in the broker's logs and quotas. Defaults to
+	// "settleonce-producer".
+	ClientID string
+	// TLS encrypts all connections when set; nil means plain TCP. ServerName is
+	// taken from the broker's address when empty.
+	TLS *tls.Config
+	// SASL authenticates all connections; the zero value means no authentication.
+	SASL SASL
+	// Prefix stands before the topic's name, "payment.commands". Defaults to none.
+	Prefix string
+	// Linger is how long a command waits for company in its batch. Defaults to 5 ms.
+	Linger time.Duration
+	// Attempts is how often a batch is sent before its outcome is reported as
+	// unknown. Defaults to 3.
+	Attempts int
+	// Timeout bounds one attempt. Defaults to 5 s.
+	Timeout time.Duration
+	// Logger receives what no caller can be told. The zero value discards.
+	Logger zerolog.Logger
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	if c.ClientID == "" {
+		c.ClientID = "settleonce-producer"
+	}
+	c.Brokers = append([]string(nil), c.Brokers...)
+	return c
+}
+
+// Validate reports the first setting that cannot work, in a sentence that says
+// what to change.
+func (c Config) Validate() error {
+	if err := c.client().Validate(); err != nil {
+		return err
+	}
+	if err := c.publisher().WithDefaults().Validate(); err != nil {
+		return err
+	}
+	if len(c.Prefix) > maxPrefix {
+		return fmt.Errorf("topic prefix is %d characters long, use at most %d", len(c.Prefix), maxPrefix)
+	}
+	for _, r := range c.Prefix {
+		if !topicRune(r) {
+			return fmt.Errorf("topic prefix %q holds a %q, use only letters, digits, '.', '_' and '-'", c.Prefix, r)
+		}
+	}
+	return nil
+}
+
+func topicRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-'
+}
+
+func (c Config) client() kafka.Config {
+	return kafka.Config{Brokers: c.Brokers, ClientID: c.ClientID, TLS: c.TLS, SASL: kafka.SASL(c.SASL), Logger: c.Logger}
+}
+
+func (c Config) publisher() kafka.PublisherConfig {
+	return kafka.PublisherConfig{Linger: c.Linger, Attempts: c.Attempts, Timeout: c.Timeout}
+}
+
+// SASL holds the credentials for the brokers. The zero value means no
+// authentication. It never shows the password when it is printed.
+type SASL struct {
+	// Mechanism is "", PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	Mechanism string
+	// Username and Password are required with a mechanism, refused without one.
+	Username, Password string
+}
+
+// String shows mechanism and user, never the password.
+func (s SASL) String() string { return kafka.SASL(s).String() }
+
+// GoString keeps the password out of %#v as well.
+func (s SASL) GoString() string { return "producer.SASL{" + s.String() + "}" }

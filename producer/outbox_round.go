@@ -1,0 +1,146 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settleonce/settleonce/internal/kafka"
+)
+
+type roundResult struct {
+	claimed, published int
+}
+
+// round claims, publishes and deletes one batch. With an error, what it did not
+// delete stays and is published again.
+func (o *OutboxPublisher) round(ctx context.Context) (roundResult, error) {
+	// Ending in the middle would leave everything unknown for no reason.
+	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), o.cfg.PublishTimeout+statementTime,
+		errors.New("outbox round took too long"))
+	defer cancel()
+	tx, err := o.pool.Begin(ctx)
+	if err != nil {
+		return roundResult{}, fmt.Errorf("begin outbox round: %w", err)
+	}
+	defer func() { _ = tx.Rollback(work) }() // no effect after the commit
+	rows, err := o.claim(work, tx)
+	if err != nil || len(rows) == 0 {
+		return roundResult{}, err
+	}
+	batch, err := o.sort(work, tx, rows)
+	if err != nil {
+		return roundResult{}, err
+	}
+	done, publishErr := o.publish(work, batch)
+	if _, err := tx.Exec(work, deleteSQL, done); err != nil {
+		return roundResult{}, fmt.Errorf("delete %d published commands: %w", len(done), err)
+	}
+	if err := tx.Commit(work); err != nil {
+		return roundResult{}, fmt.Errorf("commit outbox round: %w", err)
+	}
+	return roundResult{claimed: len(rows), published: len(done)}, publishErr
+}
+
+func (o *OutboxPublisher) claim(ctx context.Context, tx pgx.Tx) ([]outboxRow, error) {
+	limit := fmt.Sprintf("%dms", (o.cfg.PublishTimeout + statementTime).Milliseconds())
+	batch := &pgx.Batch{}
+	batch.Queue(limitIdleSQL, limit)
+	batch.Queue(claimSQL, o.cfg.BatchSize, o.notDue(time.Now()))
+	results := tx.SendBatch(ctx, batch)
+	defer func() { _ = results.Close() }() // an error shows in what was read before
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("limit outbox round: %w", err)
+	}
+	found, err := results.Query()
+	if err != nil {
+		return nil, fmt.Errorf("claim commands: %w", err)
+	}
+	rows, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (outboxRow, error) {
+		var row outboxRow
+		err := r.Scan(&row.seq, &row.aggregateType, &row.aggregateID, &row.payload)
+		return row, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim commands: %w", err)
+	}
+	return rows, nil
+}
+
+// notDue lists the rows whose next try is later, and forgets the others.
+func (o *OutboxPublisher) notDue(now time.Time) []int64 {
+	seqs := make([]int64, 0, len(o.deferred))
+	for seq, due := range o.deferred {
+		if now.Before(due) {
+			seqs = append(seqs, seq)
+		} else {
+			delete(o.deferred, seq)
+		}
+	}
+	return seqs
+}
+
+type outboxBatch struct {
+	seqs     []int64
+	messages []kafka.Message
+}
+
+// sort tells the rows that can be published from those that cannot, and parks the
+// latter: one bad row must not hold up the others, nor get lost.
+func (o *OutboxPublisher) sort(ctx context.Context, tx pgx.Tx, rows []outboxRow) (outboxBatch, error) {
+	var batch outboxBatch
+	for i := range rows {
+		row := &rows[i]
+		cmd, err := row.command()
+		if err == nil {
+			batch.seqs = append(batch.seqs, row.seq)
+			batch.messages = append(batch.messages, o.producer.message(&cmd, row.payload))
+			continue
+		}
+		if _, parkErr := tx.Exec(ctx, parkSQL, row.seq, err.Error()); parkErr != nil {
+			return outboxBatch{}, fmt.Errorf("park outbox row %d: %w", row.seq, parkErr)
+		}
+		o.log.Error().Err(err).Int64("seq", row.seq).
+			Msg("outbox row cannot be published and was parked, correct it and set parked_reason to null")
+	}
+	return batch, nil
+}
+
+// publish returns the rows that all in-sync replicas have, and an error that
+// covers the others.
+func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) ([]int64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.PublishTimeout, errors.New("Kafka did not answer in time"))
+	defer cancel()
+	err := o.producer.publisher.Publish(ctx, batch.messages...)
+	if err == nil {
+		return batch.seqs, nil
+	}
+	var each kafka.PublishErrors
+	if !errors.As(err, &each) || len(each) != len(batch.seqs) {
+		return nil, err
+	}
+	var done, failed []int64
+	for i, seq := range batch.seqs {
+		if each[i] == nil {
+			done = append(done, seq)
+		} else {
+			failed = append(failed, seq)
+		}
+	}
+	if len(done) > 0 {
+		o.deferRows(failed, time.Now().Add(deferTime))
+	}
+	return done, err
+}
+
+func (o *OutboxPublisher) deferRows(seqs []int64, due time.Time) {
+	for _, seq := range seqs {
+		if len(o.deferred) >= deferMost {
+			return
+		}
+		o.deferred[seq] = due
+	}
+}
