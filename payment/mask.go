@@ -11,15 +11,18 @@ import (
 var secretPattern = regexp.MustCompile(
 	`(?i)\b(?:tok|pm|src|card|sk|pk|rk|whsec|seti|pi_secret)_[A-Za-z0-9_\-]+|\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=\-]+`)
 
-// cardPattern finds 13 to 19 digits, in groups or not. RE2 has no look-around,
-// so longer runs of digits are told apart in maskCard.
-var cardPattern = regexp.MustCompile(`[0-9](?:[ \-]?[0-9]){12,}`)
+// digitRun finds digits in groups that single spaces or dashes part; digitGroup
+// one such group.
+var (
+	digitRun   = regexp.MustCompile(`[0-9](?:[ \-]?[0-9]){12,}`)
+	digitGroup = regexp.MustCompile(`[0-9]+`)
+)
 
 // Mask makes text fit for logs and for people: card-like numbers keep their last
 // four digits, tokens and credentials their first four characters. It is not
 // meant to be reversed or parsed.
 func Mask(text string) string {
-	text = cardPattern.ReplaceAllStringFunc(text, maskCard)
+	text = digitRun.ReplaceAllStringFunc(text, maskRun)
 	return secretPattern.ReplaceAllStringFunc(text, MaskToken)
 }
 
@@ -72,6 +75,21 @@ func maskCard(text string) string {
 	}
 	digits := strings.NewReplacer(" ", "", "-", "").Replace(text)
 	return "****" + digits[len(digits)-4:]
+}
+
+// maskRun masks every card number in a run of digit groups. A card may stand
+// beside other numbers, so each row of whole groups is tried.
+func maskRun(run string) string {
+	groups := digitGroup.FindAllStringIndex(run, -1)
+	for first := range groups {
+		for last := first; last < len(groups); last++ {
+			start, end := groups[first][0], groups[last][1]
+			if LooksLikeCard(run[start:end]) {
+				return run[:start] + maskCard(run[start:end]) + maskRun(run[end:])
+			}
+		}
+	}
+	return run
 }
 
 // luhn checks the digits of the text and passes over everything else.
