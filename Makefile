@@ -1,0 +1,71 @@
+# settleonce: `make` lists what there is to do.
+
+GOLANGCI_VERSION := v2.15.0
+CACHE            := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/settleonce
+GOLANGCI         := $(CACHE)/bin/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+VERSION          ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BIN              := bin/settleonce
+
+# What to test, and further flags of `go test`.
+PKG       ?= ./...
+TESTFLAGS ?= -timeout 20m
+# -require: fail where Apache Kafka or the race detector would be left out. CI sets it.
+TESTRUN   ?=
+# Which broker the demo runs on: embedded (in the parent process) or apache.
+KAFKA     ?= embedded
+# Further flags of the command that dev, demo and bench run.
+ARGS      ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z\/-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the binary into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/settleonce
+
+.PHONY: demo
+demo: build ## Watch thousands of commands come out as one outcome each (KAFKA=apache for a real broker)
+	$(BIN) demo --kafka $(KAFKA) $(ARGS)
+
+.PHONY: dev
+dev: build ## Run the whole stack in one process, for development
+	$(BIN) dev $(ARGS)
+
+.PHONY: bench
+bench: build ## Measure throughput and latency, with the correctness counters
+	$(BIN) bench $(ARGS)
+
+.PHONY: test
+test: ## Run the tests on Postgres, the embedded broker and Apache Kafka, with the race detector (PKG=./outbox/...)
+	go run ./internal/testrun $(TESTRUN) -- $(TESTFLAGS) $(PKG)
+
+.PHONY: kafka
+kafka: ## Run Apache Kafka in the foreground and print its addresses (ARGS="-brokers 3")
+	go run ./internal/apachekafka/run $(ARGS)
+
+.PHONY: lint
+lint: $(GOLANGCI) verify ## Lint everything
+	$(GOLANGCI) run ./...
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## Format the code
+	$(GOLANGCI) fmt ./...
+
+.PHONY: generate
+generate: ## Write the generated files anew
+	go generate ./...
+
+.PHONY: verify
+verify: ## Check that generated files and go.mod are fresh
+	@scripts/verify
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+$(GOLANGCI):
+	@echo "installing golangci-lint $(GOLANGCI_VERSION) (about a minute, once)"
+	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
