@@ -1,0 +1,135 @@
+package store
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Origin is where a delivery came from: a record of a topic.
+type Origin struct {
+	Topic     string
+	Partition int
+	Offset    int64
+	// Time is the record's own time; it tells two topics of the same name apart.
+	Time time.Time
+}
+
+// Payment is what is stored of a payment.
+type Payment struct {
+	ID                uuid.UUID
+	Identity          payment.Identity
+	Fingerprint       payment.Fingerprint
+	Namespace         string
+	Obligation        string
+	OrderID           string
+	Follows           *uuid.UUID
+	Amount            int64
+	Currency          string
+	CustomerID        string
+	PaymentMethod     string
+	Channel           string
+	ChannelIdentity   string
+	Metadata          map[string]string
+	ProviderKey       uuid.UUID
+	State             payment.State
+	Version           int
+	Attempt           int
+	Sends             int
+	ProviderReference string
+	Cause             string
+	Detail            string
+	BlockedBy         *uuid.UUID
+	Origin            Origin
+	IssuedAt          time.Time
+	LatestIssuedAt    time.Time
+	CreatedAt         time.Time
+	UpdatedAt         time.Time
+	// EndedAt is zero while the payment is unresolved.
+	EndedAt time.Time
+}
+
+// Open is what is stored of an unresolved payment beside it.
+type Open struct {
+	// Lease is the fencing token of the worker that may act (G11).
+	Lease       int64
+	LeaseUntil  time.Time
+	NextCheckAt time.Time
+	// Queries counts the re-queries of the burst that were made.
+	Queries int
+	// Watches counts rounds of the slow watch, or of waiting while parked.
+	Watches int
+	// Sends are the permits of the current attempt that may have been sent.
+	Sends channel.Sends
+	// NoMoreSends forbids every further permit of this attempt.
+	NoMoreSends bool
+	// QueryFirst asks the provider before the first send: commits may be lost.
+	QueryFirst bool
+	// DeclineCause and DeclineReference are a decline that was heard and could
+	// not be concluded yet (decline rule).
+	DeclineCause     string
+	DeclineReference string
+	OpenedAt         time.Time
+}
+
+// Locked is a payment under its row lock, as the deciding function sees it.
+type Locked struct {
+	Payment Payment
+	// Open is nil for a payment in a terminal state.
+	Open *Open
+	// Ground is set where the step asked for it.
+	Ground payment.Ground
+	// Now is the database's clock at the time of the lock.
+	Now time.Time
+}
+
+// ReviewKind says why a person is asked.
+type ReviewKind string
+
+// The kinds of review items.
+const (
+	ReviewUnresolved ReviewKind = "unresolved"
+	ReviewConflict   ReviewKind = "conflict"
+	ReviewImported   ReviewKind = "imported"
+)
+
+// Review opens a review item.
+type Review struct {
+	Kind ReviewKind
+	// Blocks makes it stand in the way of claims and permits of its obligation.
+	Blocks bool
+	Reason string
+	// Evidence is what the provider said, for people.
+	Evidence string
+}
+
+// Change is what becomes of a payment. The zero value changes nothing but is
+// still written as a touch of the open row when Open is set.
+type Change struct {
+	// To is the next state; 0 keeps the current one.
+	To payment.State
+	// Reference, Cause and Detail replace the stored ones unless empty.
+	Reference, Cause, Detail string
+	BlockedBy                *uuid.UUID
+	// Open replaces the open row. It is ignored when the payment ends.
+	Open *Open
+	// Event is published, and raises the version; "" publishes none.
+	Event payment.EventType
+	// Reply answers the first delivery; "" answers nothing.
+	Reply payment.ReplyKind
+	// Code is the reply's code, for rejections.
+	Code payment.Code
+	// Requery announces this re-query (1, 2, 3) on its delay topic; 0 none.
+	Requery int
+	Review  *Review
+	// CloseReviews closes the payment's open "unresolved" items with this word.
+	CloseReviews string
+	// RequestHash and Actor go into the history row. A change writes one when
+	// its state, sends or cause change.
+	RequestHash, Actor string
+	// Quiet suppresses the history row: nothing happened that is worth one.
+	Quiet bool
+}
