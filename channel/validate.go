@@ -36,7 +36,9 @@ var rules = []rule{
 		"VisibilityLag or QueryReach without Query promises nothing: set them to 0 or switch Query on"},
 	{func(c Capabilities) bool { return c.NotFoundIsProof && !c.Query },
 		"NotFoundIsProof needs Query: switch NotFoundIsProof off"},
-	{func(c Capabilities) bool { return c.NotFoundIsProof && (c.VisibilityLag == 0 || c.LongestExecution == 0) },
+	{func(c Capabilities) bool {
+		return c.NotFoundIsProof && (c.VisibilityLag == 0 || c.LongestExecution == 0)
+	},
 		"NotFoundIsProof needs VisibilityLag (Immediate if there is none) and LongestExecution: set them or switch NotFoundIsProof off"},
 }
 

@@ -1,0 +1,198 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/channel/wire"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// AdapterConfig says which server an adapter speaks to.
+type AdapterConfig struct {
+	// BaseURL is the server's address, for instance http://127.0.0.1:8090. Required.
+	BaseURL string
+	// Capabilities is the record the adapter is registered with; what a 429 means
+	// is taken from it. Check compares it with the server.
+	Capabilities channel.Capabilities
+	// MaxIdle bounds the connections kept between calls. Defaults to that of wire.Config.
+	MaxIdle int
+}
+
+// Adapter speaks to a Server as an adapter speaks to its provider.
+type Adapter struct {
+	capabilities channel.Capabilities
+	client       *wire.Client
+}
+
+var _ channel.Adapter = (*Adapter)(nil)
+
+// NewAdapter makes an adapter; it does not connect.
+func NewAdapter(config AdapterConfig) (*Adapter, error) {
+	client, err := wire.NewClient(wire.Config{
+		BaseURL: config.BaseURL, MaxIdle: config.MaxIdle,
+		Header: []wire.Field{{Name: "Content-Type", Value: "application/json"}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make sandbox adapter: %w", err)
+	}
+	return &Adapter{capabilities: config.Capabilities, client: client}, nil
+}
+
+// Close closes the idle connections.
+func (a *Adapter) Close() { a.client.Close() }
+
+// Submit puts one charge on the wire.
+func (a *Adapter) Submit(ctx context.Context, r channel.Request) payment.Answer {
+	body := appendBody(make([]byte, 0, 512), &r)
+	response := a.client.Do(ctx, wire.Request{
+		Method: http.MethodPost, Target: "/v1/charges", Body: body,
+		Header: []wire.Field{{Name: KeyHeader, Value: r.ProviderKey.String()}},
+	})
+	answer := a.classify(payment.OpSubmit, response, asked{r.ProviderKey, r.Amount, r.Currency})
+	answer.RequestHash = requestHash(r.ProviderKey, body)
+	return answer
+}
+
+// Query looks a charge up.
+func (a *Adapter) Query(ctx context.Context, l channel.Lookup) payment.Answer {
+	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/v1/charges/" + l.ProviderKey.String()})
+	return a.classify(payment.OpQuery, response, asked{l.ProviderKey, l.Amount, l.Currency})
+}
+
+// Check reports a difference between the adapter's record and what the server
+// says it does. Timeouts, and names, are the adapter's own and not compared.
+func (a *Adapter) Check(ctx context.Context) error {
+	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/admin/behaviour"})
+	if response.Fate != wire.Answered {
+		return fmt.Errorf("ask the sandbox channel for its behaviour: %w", response.Err)
+	}
+	if response.Status != http.StatusOK {
+		return fmt.Errorf("ask the sandbox channel for its behaviour: status %d", response.Status)
+	}
+	var behaviour Behaviour
+	if err := json.Unmarshal(response.Body, &behaviour); err != nil {
+		return fmt.Errorf("read the sandbox channel's behaviour: %w", err)
+	}
+	theirs, ours := behaviour.Capabilities(a.capabilities.Identity), a.capabilities.WithDefaults()
+	theirs.EquivalentIdentities = ours.EquivalentIdentities
+	theirs.SubmitTimeout, theirs.QueryTimeout = ours.SubmitTimeout, ours.QueryTimeout
+	if !reflect.DeepEqual(theirs, ours) {
+		return fmt.Errorf("the record differs from the sandbox channel's behaviour: %+v instead of %+v", ours, theirs)
+	}
+	return nil
+}
+
+// asked is what an answer must repeat to be evidence for this payment.
+type asked struct {
+	key      uuid.UUID
+	amount   int64
+	currency string
+}
+
+// classify reads an answer and hands it to the one table.
+func (a *Adapter) classify(op payment.Op, r wire.Response, want asked) payment.Answer {
+	exchange := payment.Exchange{Operation: op, Wire: wires[r.Fate], Status: r.Status}
+	if r.Fate != wire.Answered {
+		return payment.Answer{Class: payment.Classify(exchange), Cause: causeOf(r.Err), Detail: clip(r.Err.Error())}
+	}
+	var body Answer
+	readable := json.Unmarshal(r.Body, &body) == nil
+	if readable {
+		exchange.Echo, exchange.Verdict = want.compare(&body), want.verdict(&body)
+	}
+	exchange.NotApplied = r.Status == http.StatusTooManyRequests && a.capabilities.ThrottleNotApplied
+	answer := payment.Answer{Class: payment.Classify(exchange), Cause: body.Cause, RetryAfter: retryAfter(r.Header)}
+	switch {
+	case !readable:
+		answer.Cause, answer.Detail = "unreadable_answer", fmt.Sprintf("status %d, %d bytes", r.Status, len(r.Body))
+	case body.Status == "":
+		answer.Cause = clip(body.Code)
+	case body.ProviderKey == want.key.String():
+		answer.Reference = clip(body.ID)
+	}
+	if answer.Class == payment.ClassMismatched {
+		answer.Cause = "mismatch"
+		answer.Detail = clip(fmt.Sprintf("%s %d %s for %s", body.Status, body.Amount, body.Currency, body.ProviderKey))
+	}
+	return answer
+}
+
+// compare says how the echo compares: all of it must be there and be ours (P19, P32).
+func (w asked) compare(body *Answer) payment.Echo {
+	key, amount, currency := body.ProviderKey != "", body.Amount != 0, body.Currency != ""
+	differs := key && body.ProviderKey != w.key.String() || amount && body.Amount != w.amount || currency && body.Currency != w.currency
+	switch {
+	case differs:
+		return payment.EchoDiffers
+	case key && amount && currency:
+		return payment.EchoEqual
+	default:
+		return payment.EchoAbsent
+	}
+}
+
+// verdict reads the body in our words. What ends a payment against the customer's
+// wish (declined, refused, not found) must name our key: an answer that belongs
+// to somebody else's request must not decline ours (G3).
+func (w asked) verdict(body *Answer) payment.Verdict {
+	ours := body.ProviderKey == w.key.String()
+	switch {
+	case body.Status == StatusSettled:
+		return payment.VerdictSettled
+	case body.Status == StatusProcessing:
+		return payment.VerdictProcessing
+	case body.Status == StatusAuthorized:
+		return payment.VerdictAuthorized
+	case !ours:
+		return payment.VerdictNone
+	case body.Status == StatusDeclined:
+		return payment.VerdictDeclined
+	case body.Status == StatusRefused, body.Code == "invalid_request":
+		return payment.VerdictRefused
+	case body.Code == "not_found":
+		return payment.VerdictNotFound
+	default:
+		return payment.VerdictNone
+	}
+}
+
+var wires = map[wire.Fate]payment.Wire{
+	wire.NotSent: payment.WireNotSent, wire.NoAnswer: payment.WireNoAnswer, wire.Answered: payment.WireAnswered,
+}
+
+func causeOf(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	if errors.Is(err, context.Canceled) {
+		return "cancelled"
+	}
+	return "connection"
+}
+
+const maxDetail = 200
+
+func clip(text string) string { return text[:min(len(text), maxDetail)] }
+
+func retryAfter(header http.Header) time.Duration {
+	value := header.Get("Retry-After")
+	if value == "" {
+		return 0
+	}
+	if d, err := time.ParseDuration(value + "s"); err == nil && d > 0 {
+		return d
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}

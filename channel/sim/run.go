@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// drainTime is what requests under way get when the server stops; what is held
+	// longer is dropped.
+	drainTime = 2 * time.Second
+	// dropTime is what dropping them may take.
+	dropTime = time.Second
+)
+
+// Config says how to run a server.
+type Config struct {
+	// Addr is the address to listen on. Defaults to 127.0.0.1:8090.
+	Addr string
+	// LedgerPath is the ledger's file; empty keeps the ledger in memory only.
+	LedgerPath string
+	// Behaviour is what the server does at first.
+	Behaviour Behaviour
+	// Ready, if set, is called once with the server and its address when it listens.
+	Ready func(s *Server, addr net.Addr)
+}
+
+// Run serves until the context ends, then lets requests under way finish for two
+// seconds, drops what is still held, and closes the ledger.
+func Run(ctx context.Context, config Config) error {
+	server, err := NewServer(config.LedgerPath, config.Behaviour)
+	if err != nil {
+		return fmt.Errorf("open sandbox channel: %w", err)
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", cmp.Or(config.Addr, "127.0.0.1:8090"))
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen for the sandbox channel: %w", err), server.Close())
+	}
+	if config.Ready != nil {
+		config.Ready(server, listener.Addr())
+	}
+	return server.serve(ctx, listener)
+}
+
+// serve runs the HTTP server and closes everything when the context ends.
+func (s *Server) serve(ctx context.Context, listener net.Listener) error {
+	web := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0), // clients that leave are everyday life here
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }()
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		err = s.drain(context.WithoutCancel(ctx), web)
+		<-failed
+	}
+	return errors.Join(err, s.Close())
+}
+
+func (s *Server) drain(ctx context.Context, web *http.Server) error {
+	soft, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	if web.Shutdown(soft) == nil {
+		return nil
+	}
+	s.halt()
+	hard, cancel := context.WithTimeout(ctx, dropTime)
+	defer cancel()
+	if web.Shutdown(hard) == nil {
+		return nil
+	}
+	if err := web.Close(); err != nil {
+		return fmt.Errorf("close the sandbox channel: %w", err)
+	}
+	return nil
+}
