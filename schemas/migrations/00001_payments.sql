@@ -110,8 +110,8 @@ CREATE INDEX deliveries_payment ON settleonce.deliveries (payment);
 CREATE TABLE settleonce.outbox (
     seq           bigint      GENERATED ALWAYS AS IDENTITY,
     shard         smallint    NOT NULL,
-    id            uuid        NOT NULL,
-    aggregatetype text        NOT NULL,                  -- topic
+    id            uuid        NOT NULL CHECK (id <> '00000000-0000-0000-0000-000000000000'),
+    aggregatetype text        NOT NULL CHECK (aggregatetype <> ''), -- topic
     aggregateid   bytea,                                 -- Kafka key
     type          text        NOT NULL,                  -- ce_type
     payload       bytea,
@@ -120,6 +120,16 @@ CREATE TABLE settleonce.outbox (
     parked_reason text,                                  -- cannot be published as it is; its (topic, key) waits with it
     PRIMARY KEY (shard, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+
+-- The parked rows, by key: later rows of the key look here whether they have to wait. A prefix of the key, because a
+-- dead letter's may be longer than an index entry.
+CREATE INDEX outbox_parked ON settleonce.outbox (shard, substring(aggregateid FROM 1 FOR 64)) WHERE parked_reason IS NOT NULL;
+
+-- Relays that are alive, whether or not they lease a shard: they share the shards evenly.
+CREATE TABLE settleonce.outbox_relays (
+    owner       text        PRIMARY KEY,
+    alive_until timestamptz NOT NULL
+);
 
 -- Who relays which shard, and with which producer (G10).
 CREATE TABLE settleonce.outbox_shards (
@@ -205,5 +215,5 @@ SELECT (SELECT system_identifier FROM pg_control_system()),
 
 -- +goose Down
 DROP TABLE settleonce.payments, settleonce.open_payments, settleonce.obligation_holds, settleonce.payment_history,
-    settleonce.deliveries, settleonce.outbox, settleonce.outbox_shards, settleonce.channel_budgets,
+    settleonce.deliveries, settleonce.outbox, settleonce.outbox_relays, settleonce.outbox_shards, settleonce.channel_budgets,
     settleonce.consumed_offsets, settleonce.review_items, settleonce.installation, settleonce.audit;
