@@ -72,7 +72,7 @@ func eachKey(path string, mapping *yaml.Node, known []string, visit func(name, a
 		case seen[key.Value]:
 			errs = append(errs, fmt.Errorf("%s: %s is there twice: keep one", at, key.Value))
 		case known != nil && !slices.Contains(known, key.Value):
-			errs = append(errs, fmt.Errorf("%s: %s is not known, did you mean %s", at, key.Value, nearest(key.Value, known)))
+			errs = append(errs, fmt.Errorf("%s: %s is not known, did you mean %s", at, key.Value, Nearest(key.Value, known)))
 		default:
 			errs = append(errs, visit(key.Value, at, node))
 		}

@@ -87,8 +87,8 @@ func (l *Loaded) fill(flags, env map[string]string, file *document) error {
 		}
 	}
 	for name := range flags {
-		if _, ok := find(name); !ok {
-			errs = append(errs, fmt.Errorf("flag --%s is not known, did you mean --%s", name, nearest(name, names())))
+		if _, ok := Find(name); !ok {
+			errs = append(errs, fmt.Errorf("flag --%s is not known, did you mean --%s", name, Nearest(name, names())))
 		}
 	}
 	return errors.Join(errs...)
@@ -188,7 +188,7 @@ func environment(environ []string) (map[string]string, error) {
 		case slices.Contains(known, name):
 			env[name] = value
 		case !serviceLink.MatchString(name):
-			errs = append(errs, fmt.Errorf("variable %s is not known, did you mean %s", name, nearest(name, known)))
+			errs = append(errs, fmt.Errorf("variable %s is not known, did you mean %s", name, Nearest(name, known)))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -2,9 +2,9 @@ package config
 
 import "slices"
 
-// nearest returns the known name with the fewest edits to get from got to it.
+// Nearest returns the known name with the fewest edits to get from got to it.
 // There is always one: a bad guess still shows what names look like.
-func nearest(got string, known []string) string {
+func Nearest(got string, known []string) string {
 	return slices.MinFunc(known, func(a, b string) int { return distance(got, a) - distance(got, b) })
 }
 

@@ -31,11 +31,16 @@ const (
 	GroupDev        Group = "dev"
 )
 
-// groupTitles are the headings of the documentation, in its order.
-var groupTitles = []struct {
+// GroupTitle is a group and its heading.
+type GroupTitle struct {
 	Group Group
 	Title string
-}{
+}
+
+// Groups returns the groups with their headings, in the order of the documentation.
+func Groups() []GroupTitle { return slices.Clone(groupTitles) }
+
+var groupTitles = []GroupTitle{
 	{GroupKafka, "Kafka"},
 	{GroupTopics, "Topics"},
 	{GroupPostgres, "Postgres"},
@@ -93,7 +98,8 @@ func GroupSettings(groups ...Group) []Setting {
 	return slices.DeleteFunc(Settings(), func(s Setting) bool { return !slices.Contains(groups, s.Group) })
 }
 
-func find(name string) (Setting, bool) {
+// Find returns the setting of a name.
+func Find(name string) (Setting, bool) {
 	i := slices.IndexFunc(table, func(s Setting) bool { return s.Name == name })
 	if i < 0 {
 		return Setting{}, false

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/internal/config"
+)
+
+func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, sub := range cmd.Commands() {
+		walk(sub, visit)
+	}
+}
+
+func TestEveryHelpBeginsWithExamples(t *testing.T) {
+	t.Parallel()
+	walk(newRoot(process{}), func(cmd *cobra.Command) {
+		words := strings.Fields(cmd.CommandPath())[1:]
+		if len(words) > 0 && words[0] == "help" {
+			return
+		}
+		t.Run(cmd.CommandPath(), func(t *testing.T) {
+			t.Parallel()
+			r := runCommand(t, nil, append(words, "--help")...)
+			requireOK(t, r)
+			require.True(t, strings.HasPrefix(r.stdout, "Examples:\n  settleonce"), r.stdout)
+			require.NotEmpty(t, cmd.Short)
+			require.Empty(t, r.stderr)
+		})
+	})
+}
+
+func TestFaultsOfUsage(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name, want string
+		args, env  []string
+	}{
+		{name: "command", args: []string{"migrat"}, want: `command "migrat" is not known, did you mean "migrate"`},
+		{name: "flag", args: []string{"health", "--reddy"}, want: "flag --reddy is not known, did you mean --ready: see `settleonce health --help`"},
+		{name: "flag of another command", args: []string{"health", "--lease", "3s"}, want: "flag --lease is a setting that \"health\" does not use"},
+		{name: "argument", args: []string{"version", "now"}, want: "see `settleonce version --help`"},
+		{name: "output", args: []string{"version", "-o", "xml"}, want: "-o xml is not known: use table or json"},
+		{name: "variable", args: []string{"config"}, env: []string{"SETTLEONCE_LEESE=3s"}, want: "did you mean SETTLEONCE_LEASE"},
+		{name: "two faults", args: []string{"config", "--lease", "x", "--skew", "y"}, want: "2 faults:\n  "},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := runCommand(t, c.env, c.args...)
+			require.Equal(t, exitUsage, r.code)
+			require.Contains(t, r.stderr, c.want)
+			require.Empty(t, r.stdout)
+		})
+	}
+}
+
+func TestConfigShowsValuesAndSources(t *testing.T) {
+	t.Parallel()
+	env := []string{"SETTLEONCE_POSTGRES_DSN=postgres://app:s3cr3t@db/settleonce"}
+	r := runCommand(t, env, "config", "--lease", "40s", "-o", "json")
+	requireOK(t, r)
+	var values []config.Value
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &values))
+	require.Contains(t, values, config.Value{Name: "lease", Value: "40s", Source: "flag"})
+	require.Contains(t, values, config.Value{
+		Name: "postgres-dsn", Value: "postgres://app:xxxxx@db/settleonce", Source: "SETTLEONCE_POSTGRES_DSN",
+	})
+	r = runCommand(t, env, "config")
+	requireOK(t, r)
+	require.NotContains(t, r.stdout, "s3cr3t")
+	require.Contains(t, r.stdout, "SETTING")
+	r = runCommand(t, nil, "config", "--markdown")
+	requireOK(t, r)
+	require.Equal(t, config.Markdown(), r.stdout)
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	r := runCommand(t, nil, "version", "-o", "json")
+	requireOK(t, r)
+	var b build
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &b))
+	require.NotEmpty(t, b.Version)
+	require.True(t, strings.HasPrefix(b.Go, "go1."))
+}
+
+func TestHealthOfNobody(t *testing.T) {
+	t.Parallel()
+	r := runCommand(t, nil, "health", "--admin-address", "127.0.0.1:1")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "nothing answers at http://127.0.0.1:1/healthz, check that the process runs")
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what one run of the program left behind.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// runCommand runs the real program in this process.
+func runCommand(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	p := process{
+		args: args, env: env, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr,
+		signals: make(chan os.Signal),
+	}
+	code := p.run(context.WithoutCancel(t.Context()))
+	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+func requireOK(t *testing.T, r result) {
+	t.Helper()
+	require.Zero(t, r.code, r.stderr)
+}

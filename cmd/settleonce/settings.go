@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/settleonce/settleonce/internal/config"
+)
+
+// textValue is a flag of a setting: it takes any text, since config reads and
+// judges it together with the other sources.
+type textValue struct{ text, kind string }
+
+// String implements pflag.Value.
+func (v *textValue) String() string { return v.text }
+
+// Set implements pflag.Value.
+func (v *textValue) Set(text string) error {
+	v.text = text
+	return nil
+}
+
+// Type implements pflag.Value.
+func (v *textValue) Type() string { return v.kind }
+
+// offer gives a command the flags of some groups of settings.
+func offer(cmd *cobra.Command, groups ...config.Group) {
+	for _, s := range config.GroupSettings(groups...) {
+		f := cmd.Flags().VarPF(&textValue{text: s.Default, kind: s.Type()}, s.Name, "", strings.ReplaceAll(s.Doc, "`", "'"))
+		if s.Type() == "bool" {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// load returns the effective configuration of a command.
+func load(cmd *cobra.Command, p process) (*config.Loaded, error) {
+	in := config.Input{Flags: make(map[string]string), Env: p.env}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if v, ok := f.Value.(*textValue); ok {
+			in.Flags[f.Name] = v.text
+		}
+	})
+	file, err := cmd.Flags().GetString(config.FileSetting)
+	if err != nil {
+		return nil, fmt.Errorf("read flag --%s: %w", config.FileSetting, err)
+	}
+	in.File = file
+	l, err := config.Load(in)
+	return l, asUsage(err)
+}
