@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -213,13 +215,11 @@ func (c *Cluster) properties(n *node) string {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, v.controllerAddress()))
 	}
 	all := baseProperties(len(c.nodes))
-	all["node.id"] = fmt.Sprint(n.id)
+	all["node.id"] = strconv.Itoa(n.id)
 	all["listeners"] = "PLAINTEXT://" + n.address() + ",CONTROLLER://" + n.controllerAddress()
 	all["controller.quorum.voters"] = strings.Join(voters, ",")
 	all["log.dirs"] = filepath.Join(n.dir, "data")
-	for key, value := range c.cfg.Settings {
-		all[key] = value
-	}
+	maps.Copy(all, c.cfg.Settings)
 	lines := make([]string, 0, len(all))
 	for key, value := range all {
 		lines = append(lines, key+"="+value)
@@ -231,7 +231,7 @@ func (c *Cluster) properties(n *node) string {
 // baseProperties are the same on all nodes. Internal topics get few partitions: each costs files and
 // time at the first start, and one machine serves them all.
 func baseProperties(brokers int) map[string]string {
-	copies, insync := fmt.Sprint(brokers), fmt.Sprint(brokers/2+1)
+	copies, insync := strconv.Itoa(brokers), strconv.Itoa(brokers/2+1)
 	return map[string]string{
 		"process.roles":                                    "broker,controller",
 		"controller.listener.names":                        "CONTROLLER",

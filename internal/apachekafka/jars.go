@@ -122,7 +122,6 @@ func runMaven(ctx context.Context, lib string) error {
 		return fmt.Errorf("write pom: %w", err)
 	}
 	fresh := filepath.Join(work, "lib")
-	//nolint:gosec // Arguments of our own.
 	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", copyJars, "-DincludeScope=runtime", "-DoutputDirectory="+fresh)
 	cmd.Dir = work
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -68,7 +68,6 @@ func (n *node) prepare(ctx context.Context, cluster, properties string) error {
 	}
 	args := append(n.jvm.classPath(), "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile="+n.logSettings(),
 		"kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", n.config())
-	//nolint:gosec // The java that findJava found, with arguments of our own.
 	if out, err := exec.CommandContext(ctx, n.jvm.java, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("format storage of node %d: %w\n%s", n.id, err, strings.TrimSpace(string(out)))
 	}
@@ -136,11 +135,10 @@ func (n *node) stop(ctx context.Context) error {
 	if n.proc == nil {
 		return nil
 	}
-	err := n.proc.Stop(ctx, syscall.SIGTERM)
-	if err != nil && ctx.Err() != nil {
-		return nil // killed, which costs the next start a log recovery and nothing else
+	if err := n.proc.Stop(ctx, syscall.SIGTERM); err != nil && ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // stopped, or killed, which costs the next start a log recovery and nothing else
 }
 
 // clusterID is the identity of a data folder's cluster, made at its first start: 16 random bytes in the

@@ -21,7 +21,7 @@ func watch(pid int, sig syscall.Signal) (release func()) {
 	if err != nil {
 		return func() {}
 	}
-	//nolint:gosec,noctx // Two numbers of our own; it must live exactly as long as we do.
+	//nolint:noctx // Two numbers of our own; it must live exactly as long as we do.
 	cmd := exec.Command("/bin/sh", "-c", "read -r _; kill -"+strconv.Itoa(int(sig))+" "+strconv.Itoa(pid))
 	cmd.Stdin = r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -22,7 +22,6 @@ const (
 func FreePort(ctx context.Context) (int, error) {
 	var lastErr error
 	for range portTries {
-		//nolint:gosec // A guess at a free port needs no secrecy.
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
 		if lastErr = listenable(ctx, port); lastErr == nil {
 			return port, nil

@@ -205,8 +205,10 @@ func (p *Postgres) launchOnce(ctx context.Context) error {
 }
 
 func (p *Postgres) serverArgs() []string {
-	args := []string{"-D", p.layout.database(), "-p", strconv.Itoa(p.port)}
-	for _, setting := range p.settings() {
+	settings := p.settings()
+	args := make([]string, 0, 4+2*len(settings))
+	args = append(args, "-D", p.layout.database(), "-p", strconv.Itoa(p.port))
+	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
 	return args

@@ -169,7 +169,6 @@ func (l layout) readPid() (int, bool) {
 func (l layout) isOurServer(ctx context.Context, pid int) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil { // no /proc (macOS), or no such process
-		//nolint:gosec // The argument is a number.
 		line, err = exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 	}
 	return err == nil && strings.Contains(string(line), "postgres") && strings.Contains(string(line), l.database())

@@ -74,9 +74,9 @@ func TestPostgresSettings(t *testing.T) {
 			DataDir:  filepath.Join(tempDir(t), "pg"),
 			Settings: map[string]string{"work_mem": "5MB"},
 		})
-		const sql = "SELECT concat_ws(' ', current_setting('fsync'), current_setting('synchronous_commit'), " +
-			"current_setting('max_connections'), current_setting('work_mem'), current_setting('listen_addresses'))"
-		require.Equal(t, "on on 200 5MB 127.0.0.1", query[string](t, pg.DSN("postgres"), sql))
+		const sql = "SELECT concat_ws(', ', current_setting('fsync'), current_setting('max_connections'), " +
+			"current_setting('synchronous_commit'), current_setting('work_mem'), current_setting('listen_addresses'))"
+		require.Equal(t, "on, 200, on, 5MB, 127.0.0.1", query[string](t, pg.DSN("postgres"), sql))
 	})
 
 	t.Run("asks for a password", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPostgresFolderRules(t *testing.T) {
 			t.Skip("only root starts the server as another user")
 		}
 		dir := tempDir(t)
-		require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // The point of the test.
+		require.NoError(t, os.Chmod(dir, 0o700))
 		_, err := devstack.StartPostgres(t.Context(), devstack.PostgresConfig{DataDir: filepath.Join(dir, "pg")})
 		require.ErrorContains(t, err, "cannot enter "+dir)
 	})
@@ -157,7 +157,7 @@ func startParent(t *testing.T, dir string, credential *syscall.Credential) *pare
 	program := filepath.Join(filepath.Dir(dir), "parent")
 	raw, err := os.ReadFile(self)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(program, raw, 0o755)) //nolint:gosec // Run by another user.
+	require.NoError(t, os.WriteFile(program, raw, 0o755))
 
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Dir = "/"

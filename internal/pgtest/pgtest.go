@@ -58,25 +58,25 @@ func (w withTeardown) Run() int {
 
 // DSN is the connection string of a fresh database, migrated, or empty when migrate is nil. The
 // database is dropped after the test, with whatever sessions are still open.
-func DSN(t testing.TB, migrate Migrate) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), setupTimeout)
+func DSN(tb testing.TB, migrate Migrate) string {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), setupTimeout)
 	defer cancel()
 	name, dsn, err := shared.create(ctx, migrate)
-	require.NoError(t, err)
-	t.Cleanup(func() {
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 		defer cancel()
-		require.NoError(t, shared.drop(ctx, name))
+		require.NoError(tb, shared.drop(ctx, name))
 	})
 	return dsn
 }
 
 // New is a pool of connections to a fresh database, as DSN makes one. It is closed after the test.
-func New(t testing.TB, migrate Migrate) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), DSN(t, migrate))
-	require.NoError(t, err)
-	t.Cleanup(pool.Close) // waits for connections that a test has not given back
+func New(tb testing.TB, migrate Migrate) *pgxpool.Pool {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), DSN(tb, migrate))
+	require.NoError(tb, err)
+	tb.Cleanup(pool.Close) // waits for connections that a test has not given back
 	return pool
 }

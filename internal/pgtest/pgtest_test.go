@@ -2,7 +2,7 @@ package pgtest_test
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -30,7 +30,7 @@ func migrate(ctx context.Context, dsn string) error {
 func TestNewIsolatesTests(t *testing.T) {
 	t.Parallel()
 	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.New(t, migrate)
 			_, err := pool.Exec(t.Context(), "INSERT INTO charges VALUES (1)")
@@ -57,11 +57,12 @@ func TestSchemaIsMigrated(t *testing.T) {
 	require.Zero(t, rows)
 }
 
+//nolint:tparallel // What the subtest leaves behind is looked at afterwards.
 func TestDropsDatabaseWithOpenSessions(t *testing.T) {
 	t.Parallel()
 	var name string
 	var left *pgx.Conn
-	t.Run("leaves a session open", func(t *testing.T) { //nolint:paralleltest // The rest looks at what it left.
+	t.Run("leaves a session open", func(t *testing.T) {
 		var err error
 		left, err = pgx.Connect(t.Context(), pgtest.DSN(t, nil))
 		require.NoError(t, err)
