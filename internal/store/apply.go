@@ -115,6 +115,9 @@ const openColumns = `o.payment IS NOT NULL, coalesce(o.lease, 0), o.lease_until,
     coalesce(o.watches, 0), coalesce(o.sends, 0), o.first_send_at, o.last_deadline, coalesce(o.no_more_sends, false),
     coalesce(o.query_first, false), coalesce(o.decline_cause, ''), coalesce(o.decline_reference, ''), o.opened_at`
 
+const conflicted = `EXISTS (SELECT FROM settleonce.review_items c
+    WHERE c.payment = i.id AND c.closed_at IS NULL AND c.kind = 'conflict')`
+
 // lockPayments takes the payment rows first, in one order; open row, hold and
 // outbox follow under that lock.
 const lockPayments = `SELECT p.id FROM unnest($1::uuid[]) AS u(id) JOIN settleonce.payments p ON p.id = u.id
@@ -124,13 +127,13 @@ ORDER BY p.id FOR NO KEY UPDATE OF p`
 // now, the ground of G15 included.
 const (
 	readLocked = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = i.id
 LEFT JOIN settleonce.open_payments o ON o.payment = i.id`
 
 	readLockedWithGround = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = i.id
 CROSS JOIN LATERAL (SELECT p.namespace AS ns, p.obligation AS ob, p.obligation_hash AS oh) u
@@ -167,7 +170,7 @@ func scanLocked(row pgx.Row) (Locked, error) {
 	var o openRow
 	var holder, success, conflict pgtype.UUID
 	var at pgtype.Timestamptz
-	targets := append(append(r.targets(), o.targets()...), &l.Now, &holder, &success, &at, &conflict)
+	targets := append(append(r.targets(), o.targets()...), &l.Conflicted, &l.Now, &holder, &success, &at, &conflict)
 	if err := row.Scan(targets...); err != nil {
 		return Locked{}, err
 	}
@@ -252,20 +255,14 @@ func (w *changes) amend(p *Payment, before Locked, c Change) {
 	if c.Reference != "" {
 		p.ProviderReference = clean(c.Reference)
 	}
-	if c.Cause != "" {
-		p.Cause = clean(c.Cause)
-	}
-	if c.Detail != "" {
-		p.Detail = clean(c.Detail)
+	if c.Cause != "" || c.To.Terminal() {
+		p.Cause, p.Detail = clean(c.Cause), clean(c.Detail)
 	}
 	if c.BlockedBy != nil {
 		p.BlockedBy = c.BlockedBy
 	}
 	if c.Open != nil {
 		p.Sends = c.Open.Sends.Count
-	}
-	if p.State == payment.Succeeded {
-		p.Cause, p.Detail = c.Cause, c.Detail
 	}
 	p.UpdatedAt = before.Now
 	if p.State.Terminal() && p.EndedAt.IsZero() {

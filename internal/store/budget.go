@@ -94,10 +94,10 @@ func (b *Budget) takeQueries(p QueryPolicy, want int, now time.Time) int {
 	return got
 }
 
-// takeSubmits is the same for the channel's own rate limit. A tenth of a second
-// of it is the most that can be taken at once.
+// takeSubmits is the same for the channel's own rate limit. Half a second of it
+// is the most that can be taken at once.
 func (b *Budget) takeSubmits(rate float64, want int, now time.Time) int {
-	b.SubmitTokens = min(b.SubmitTokens+rate*max(0, now.Sub(b.SubmitsRefilledAt).Seconds()), max(1, rate/10))
+	b.SubmitTokens = min(b.SubmitTokens+rate*max(0, now.Sub(b.SubmitsRefilledAt).Seconds()), max(1, rate/2))
 	b.SubmitsRefilledAt = now
 	got := min(want, int(b.SubmitTokens))
 	b.SubmitTokens -= float64(got)

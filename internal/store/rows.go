@@ -82,6 +82,8 @@ type Locked struct {
 	Open *Open
 	// Ground is set where the step asked for it.
 	Ground payment.Ground
+	// Conflicted says that the payment has an open conflict item.
+	Conflicted bool
 	// Now is the database's clock at the time of the lock.
 	Now time.Time
 }

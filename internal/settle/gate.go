@@ -1,0 +1,194 @@
+package settle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Gate says how many more sends a channel admits from this process now: by free
+// slots, by the breaker that all instances share, by the channel's rate limit.
+type Gate struct {
+	name string
+	caps channel.Capabilities
+
+	mu        sync.Mutex
+	free      int
+	allowance float64 // submits still allowed by the rate limit
+	openUntil time.Time
+	probing   bool
+	report    store.Report
+	freed     chan struct{} // holds a token when a slot may have become free
+	urgent    chan struct{} // asks for a report now
+}
+
+func newGate(name string, caps channel.Capabilities) *Gate {
+	return &Gate{name: name, caps: caps, free: caps.MaxInFlight, freed: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+}
+
+// Admission is what a gate answers.
+type Admission struct {
+	// Granted sends may be permitted; each holds a slot until Release.
+	Granted int
+	// Busy says that more would have been granted but for free slots: wait. Without
+	// it the channel is closed or limited: park.
+	Busy bool
+}
+
+// Reserve takes up to want slots.
+func (g *Gate) Reserve(want int) Admission {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	allowed := want
+	switch {
+	case time.Now().Before(g.openUntil):
+		return Admission{}
+	case g.probing && g.free < g.caps.MaxInFlight:
+		return Admission{} // one probe at a time until something gets through
+	case g.probing:
+		allowed = min(allowed, 1)
+	}
+	if g.caps.RateLimit > 0 {
+		allowed = min(allowed, int(g.allowance))
+	}
+	granted := min(allowed, g.free)
+	g.free -= granted
+	g.allowance -= float64(granted)
+	g.report.Submits += granted
+	return Admission{Granted: granted, Busy: granted < allowed}
+}
+
+// Release gives n slots back. unused of them were never permitted.
+func (g *Gate) Release(n, unused int) {
+	g.mu.Lock()
+	g.free += n
+	g.allowance += float64(unused)
+	g.report.Submits -= unused
+	g.mu.Unlock()
+	signal(g.freed)
+}
+
+// Wait returns when a slot may be free, after at most the given time, or with
+// the context.
+func (g *Gate) Wait(ctx context.Context, atMost time.Duration) {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-g.freed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// InFlight is the number of slots in use.
+func (g *Gate) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.caps.MaxInFlight - g.free
+}
+
+// Open reports whether calls are held back now.
+func (g *Gate) Open() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Now().Before(g.openUntil)
+}
+
+// localFailures opens the gate at once, before all instances agree.
+const localFailures = 10
+
+// Observe notes what a call came to.
+func (g *Gate) Observe(a payment.Answer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch a.Class {
+	case payment.ClassNotSent, payment.ClassUnknown:
+		if g.report.Failures++; g.report.Failures == localFailures {
+			g.closeFor(time.Second)
+		}
+	case payment.ClassAccountRefused:
+		g.report.AccountRefused = true
+		g.closeFor(5 * time.Second)
+	case payment.ClassThrottled:
+		g.closeFor(min(max(a.RetryAfter, 100*time.Millisecond), 30*time.Second))
+	default:
+		g.report.Answers++
+		g.report.Failures = 0
+		g.probing = false
+	}
+}
+
+func (g *Gate) closeFor(pause time.Duration) {
+	if until := time.Now().Add(pause); until.After(g.openUntil) {
+		g.openUntil = until
+	}
+	signal(g.urgent)
+}
+
+// syncEvery is how often a process reports and hears of a channel.
+const syncEvery = 250 * time.Millisecond
+
+// sync keeps the gate in step with all instances until ctx ends.
+func (g *Gate) sync(ctx context.Context, db *store.Store, failed func(error)) {
+	ticker := time.NewTicker(syncEvery)
+	defer ticker.Stop()
+	for {
+		if err := g.syncOnce(ctx, db); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-g.urgent:
+		}
+	}
+}
+
+func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
+	g.mu.Lock()
+	report := g.report
+	g.report = store.Report{}
+	g.mu.Unlock()
+	state, err := db.SyncChannel(ctx, g.name, report)
+	if err != nil {
+		g.putBack(report)
+		return err
+	}
+	var allowance int
+	if g.caps.RateLimit > 0 {
+		allowance, err = db.TakeSubmits(ctx, g.name, int(max(1, g.caps.RateLimit*syncEvery.Seconds())), g.caps.RateLimit)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowance = min(g.allowance+float64(allowance), max(1, g.caps.RateLimit*syncEvery.Seconds()))
+	g.probing = state.Probing
+	if until := time.Now().Add(state.Open); state.Open > 0 && until.After(g.openUntil) {
+		g.openUntil = until
+	}
+	signal(g.freed)
+	return err
+}
+
+// putBack keeps what could not be reported.
+func (g *Gate) putBack(r store.Report) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.report.Submits += r.Submits
+	g.report.AccountRefused = g.report.AccountRefused || r.AccountRefused
+	if g.report.Answers == 0 {
+		g.report.Failures += r.Failures
+	}
+	g.report.Answers += r.Answers
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,338 @@
+// Package settle carries a permitted send to its outcome: it calls the channel,
+// decides under the payment's lock what the answer means, and stores that in
+// group commits. Consumer and reconciler share it, so that there is one
+// finalizer whichever way an answer comes in.
+//
+// Rules decides and has no effects; Gates say what a channel admits now; Settler
+// does the work.
+package settle
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Rules turn evidence into changes. Every method returns a function to run under
+// the payment's lock; it may run again and has no effects.
+type Rules struct {
+	// Channels are the configured channels.
+	Channels *channel.Registry
+	// RepayNamed reports whether a namespace is set to "repay: named" (G15).
+	// Defaults to none.
+	RepayNamed func(namespace string) bool
+	// Freshness is judged again at every permit (G14).
+	Freshness payment.Freshness
+	// ParkedLimit is how long a payment that was never sent may wait for its
+	// channel before it is rejected. Defaults to 2 hours.
+	ParkedLimit time.Duration
+	// ReviewAfter is how long after its first send a payment without an answer
+	// goes to review even if its queries could not be made. Defaults to 15 minutes.
+	ReviewAfter time.Duration
+	// WatchEvery and WatchAtMost bound the pauses of the slow watch over payments
+	// in review, which double. Default to 1 and 30 minutes.
+	WatchEvery, WatchAtMost time.Duration
+	// Lease is how long a worker owns what it claimed or picked. Defaults to 30 s.
+	Lease time.Duration
+}
+
+// WithDefaults returns a copy with unset fields set.
+func (r Rules) WithDefaults() Rules {
+	if r.RepayNamed == nil {
+		r.RepayNamed = func(string) bool { return false }
+	}
+	r.Freshness = r.Freshness.WithDefaults()
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&r.ParkedLimit, 2 * time.Hour}, {&r.ReviewAfter, 15 * time.Minute},
+		{&r.WatchEvery, time.Minute}, {&r.WatchAtMost, 30 * time.Minute}, {&r.Lease, 30 * time.Second},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return r
+}
+
+// Validate reports the first setting that must be changed.
+func (r Rules) Validate() error {
+	switch {
+	case r.Channels == nil:
+		return errors.New("configure at least one channel")
+	case r.ParkedLimit < 0 || r.ReviewAfter < 0 || r.WatchEvery <= 0 || r.WatchAtMost < r.WatchEvery:
+		return errors.New("set the parked limit, the review age and the pauses of the slow watch to positive durations, the longest pause not below the first")
+	case r.Lease < time.Second:
+		return errors.New("set the lease to at least 1s")
+	}
+	for _, name := range r.Channels.Names() {
+		if entry, _ := r.Channels.Get(name); entry.Capabilities.SubmitTimeout > r.Lease/2 {
+			return errors.New("set the lease to at least twice the submit timeout of channel " + name + ", so that no call outlives its lease")
+		}
+	}
+	return r.Freshness.Validate()
+}
+
+// SendStart and SendWithin are, counted from a permit, the latest start of its
+// send and its deadline: a third of the lease to get going, then one timeout.
+// Both lie inside the lease (G11).
+func (r *Rules) SendStart() time.Duration { return r.Lease / 3 }
+
+// SendWithin is the deadline of a send, counted from its permit.
+func (r *Rules) SendWithin(c channel.Capabilities) time.Duration {
+	return r.SendStart() + c.SubmitTimeout
+}
+
+// Permit is one permitted send: exactly one request may go out for it, before
+// its deadline. Start and Deadline are of this process's clock and were taken
+// before the permit was stored, so they end before the stored ones.
+type Permit struct {
+	Payment  store.Payment
+	Lease    int64
+	Start    time.Time
+	Deadline time.Time
+	Actor    string
+}
+
+// Answered decides what the answer to a permitted send means.
+func (r *Rules) Answered(p Permit, a payment.Answer) func(store.Locked) *store.Change {
+	return func(l store.Locked) *store.Change {
+		c := r.submitAnswer(l, p, a)
+		return signed(c, p.Actor, a.RequestHash)
+	}
+}
+
+func signed(c *store.Change, actor, requestHash string) *store.Change {
+	if c != nil {
+		c.Actor, c.RequestHash = actor, requestHash
+	}
+	return c
+}
+
+func (r *Rules) submitAnswer(l store.Locked, p Permit, a payment.Answer) *store.Change {
+	switch a.Class {
+	case payment.ClassSucceeded:
+		return succeeded(l, a)
+	case payment.ClassDeclined, payment.ClassRefused:
+		return r.declined(l, a, time.Time{})
+	case payment.ClassMismatched:
+		return r.mismatched(l, a)
+	}
+	if !holds(l, p.Lease) {
+		return nil // G11: whoever lost the lease decides nothing without evidence
+	}
+	switch {
+	case a.Class.EndsPermit():
+		return r.notSent(l, a)
+	default:
+		return r.unanswered(l, a.Cause)
+	}
+}
+
+// holds reports whether the payment is open and still under this lease (G11).
+func holds(l store.Locked, lease int64) bool {
+	return l.Open != nil && l.Open.Lease == lease && l.Payment.State.Unresolved()
+}
+
+// succeeded is success evidence. It is true whoever brings it, and beats
+// everything but an outcome (G9, G11).
+func succeeded(l store.Locked, a payment.Answer) *store.Change {
+	switch {
+	case l.Payment.State.Unresolved():
+		return &store.Change{
+			To: payment.Succeeded, Reference: a.Reference, Event: payment.EventSucceeded, Reply: payment.ReplyOutcome,
+			CloseReviews: "the provider reports success",
+		}
+	case l.Payment.State == payment.Succeeded && (a.Reference == "" || a.Reference == l.Payment.ProviderReference):
+		return nil
+	case l.Payment.State == payment.Succeeded:
+		return conflict(l, "the provider reports a second success under another reference", a)
+	default:
+		return conflict(l, "the provider reports success for a payment that ended "+l.Payment.State.String(), a)
+	}
+}
+
+// conflict opens one conflict item for contradicting evidence; the outcome stays
+// (G9). More of the same adds nothing.
+func conflict(l store.Locked, reason string, a payment.Answer) *store.Change {
+	if l.Conflicted {
+		return nil
+	}
+	return &store.Change{
+		Event:  payment.EventEvidenceConflict,
+		Review: &store.Review{Kind: store.ReviewConflict, Blocks: true, Reason: reason, Evidence: evidence(a)},
+	}
+}
+
+func evidence(a payment.Answer) string {
+	return a.Class.String() + " reference=" + a.Reference + " cause=" + a.Cause + " " + a.Detail
+}
+
+// declined is the decline rule ◆ (G3, G4). queryStarted is when the query began
+// that brought it, in the database's clock; zero for the answer to a send.
+func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Time) *store.Change {
+	switch {
+	case l.Payment.State.Unresolved():
+	case l.Payment.State == payment.Succeeded && l.Payment.Sends <= 1:
+		return conflict(l, "the provider reports a decline for a payment that succeeded", a)
+	default:
+		// Declined already, or a late decline of one send beside the success of another.
+		return nil
+	}
+	caps := r.capabilities(l)
+	after := caps.DeclineQueryAfter(l.Open.Sends)
+	byQuery := !queryStarted.IsZero() && queryStarted.After(after)
+	if caps.ConcludesDecline(l.Open.Sends, l.Now) || byQuery {
+		return &store.Change{
+			To: payment.Declined, Reference: a.Reference, Cause: a.Cause, Detail: a.Detail,
+			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: "the provider reports a decline",
+		}
+	}
+	return r.holdDecline(l, a, after)
+}
+
+// holdDecline stores a decline that an older send may still overtake: no further
+// permit, and a query once every send is dead and the lookup has caught up.
+func (r *Rules) holdDecline(l store.Locked, a payment.Answer, after time.Time) *store.Change {
+	open := *l.Open
+	open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, a.Cause, a.Reference
+	if channel.Never(after) {
+		return r.review(l, open, "a decline was heard while another send may still be executed, and no query can settle it", evidence(a))
+	}
+	c := &store.Change{Open: released(open, l.Now), Cause: "decline heard, not concluded: another send may still be executed"}
+	c.Open.NextCheckAt = latest(after, l.Now).Add(jitter(time.Second))
+	if l.Payment.State == payment.Pending {
+		c.To, c.Event = payment.Unknown, payment.EventUnknown
+	}
+	return c
+}
+
+// mismatched is evidence that is not this payment: another amount or currency,
+// or merely authorised. Nothing more is sent, a person decides.
+func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
+	if !l.Payment.State.Unresolved() {
+		return conflict(l, "the provider reports something else than what was paid", a)
+	}
+	open := *l.Open
+	if open.NoMoreSends && l.Payment.State == payment.Review {
+		return r.watch(l, open, a.Cause) // known already
+	}
+	open.NoMoreSends = true
+	return r.review(l, open, "the provider's answer does not match the payment: "+a.Cause, evidence(a))
+}
+
+// notSent ends a permit that reached nobody: it was not a send. The payment
+// waits, growing, for its next permit with the same provider key.
+func (r *Rules) notSent(l store.Locked, a payment.Answer) *store.Change {
+	open := *l.Open
+	if open.Sends.Count--; open.Sends.Count <= 0 {
+		open.Sends = channel.Sends{}
+	}
+	pause := latestOf(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
+	open.Watches++
+	c := &store.Change{Open: released(open, l.Now), Cause: a.Class.String() + ": " + a.Cause}
+	c.Open.NextCheckAt = l.Now.Add(pause)
+	return c
+}
+
+// unanswered is a send or query without an authoritative answer (G3): the next
+// re-query, or a person. It is also what becomes of a pending payment whose
+// worker stopped.
+func (r *Rules) unanswered(l store.Locked, cause string) *store.Change {
+	open := *l.Open
+	switch {
+	case l.Payment.State == payment.Review:
+		return r.watch(l, open, cause)
+	case !r.canAsk(l):
+		return r.review(l, open, "no answer, and the channel offers no way to ask: "+cause, "")
+	case open.Queries >= len(payment.Tiers):
+		return r.review(l, open, "no answer after three queries: "+cause, "")
+	}
+	tier := payment.Tiers[open.Queries]
+	c := &store.Change{Open: released(open, l.Now), Requery: open.Queries + 1, Cause: cause}
+	c.Open.NextCheckAt = l.Now.Add(tier + jitter(tier/10)).Truncate(time.Microsecond)
+	c.Open.Watches = 0
+	if l.Payment.State == payment.Pending {
+		c.To, c.Event = payment.Unknown, payment.EventUnknown
+	}
+	return c
+}
+
+// canAsk reports whether the channel can be asked about this payment: by query,
+// or, where submits are idempotent, by the same send again.
+func (r *Rules) canAsk(l store.Locked) bool {
+	caps := r.capabilities(l)
+	return caps.SameIdentity(l.Payment.ChannelIdentity) && (caps.Query || (caps.IdempotentSubmit && !l.Open.NoMoreSends))
+}
+
+// review tells a person. The payment stays unresolved and is watched, slowly,
+// until there is evidence.
+func (r *Rules) review(l store.Locked, open store.Open, reason, answer string) *store.Change {
+	if l.Payment.State == payment.Review {
+		return r.watch(l, open, reason)
+	}
+	open.Watches = 0
+	c := &store.Change{
+		To: payment.Review, Event: payment.EventReviewRequired, Cause: reason, Open: released(open, l.Now),
+		Review: &store.Review{Kind: store.ReviewUnresolved, Reason: reason, Evidence: answer},
+	}
+	c.Open.NextCheckAt = l.Now.Add(r.WatchEvery + jitter(r.WatchEvery/4))
+	return c
+}
+
+// watch plans the next look at a payment in review. It leaves no history row:
+// the watch goes on for as long as there is no evidence.
+func (r *Rules) watch(l store.Locked, open store.Open, _ string) *store.Change {
+	pause := backoff(open.Watches, r.WatchEvery, r.WatchAtMost)
+	open.Watches++
+	c := &store.Change{Open: released(open, l.Now), Quiet: true}
+	c.Open.NextCheckAt = l.Now.Add(pause)
+	return c
+}
+
+// capabilities of the payment's channel; the zero record, which promises
+// nothing, for a channel that is no longer configured.
+func (r *Rules) capabilities(l store.Locked) channel.Capabilities {
+	entry, _ := r.Channels.Get(l.Payment.Channel)
+	return entry.Capabilities
+}
+
+// released gives the lease back.
+func released(open store.Open, now time.Time) *store.Open {
+	open.Lease, open.LeaseUntil = 0, now
+	return &open
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func latestOf(a, b time.Duration) time.Duration { return max(a, b) }
+
+// backoff doubles from first to longest, with a fifth of jitter, forward only.
+func backoff(round int, first, longest time.Duration) time.Duration {
+	pause := first
+	for range min(round, 20) {
+		if pause *= 2; pause >= longest {
+			pause = longest
+			break
+		}
+	}
+	return pause + jitter(pause/5)
+}
+
+// jitter is a random part of d: it only ever delays.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
