@@ -17,6 +17,8 @@ import (
 const (
 	claimSQL = `SELECT seq, aggregatetype, aggregateid, payload FROM settleonce_outbox.commands
 WHERE parked_reason IS NULL AND seq <> ALL($2::bigint[]) ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED`
+	reclaimSQL = `SELECT seq, aggregatetype, aggregateid, payload FROM settleonce_outbox.commands
+WHERE parked_reason IS NULL AND seq = ANY($2::bigint[]) ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED`
 	deleteSQL = `DELETE FROM settleonce_outbox.commands WHERE seq = ANY($1::bigint[])`
 	parkSQL   = `UPDATE settleonce_outbox.commands SET parked_reason = $2 WHERE seq = $1`
 	// A frozen publisher must not keep its rows from the others for ever: the
@@ -29,10 +31,6 @@ const (
 	statementTime = 10 * time.Second
 	backoffMin    = 200 * time.Millisecond
 	backoffMax    = 30 * time.Second
-	// deferTime and deferMost bound the rows that are left alone because Kafka did
-	// not confirm them while it confirmed others.
-	deferTime = 5 * time.Second
-	deferMost = 5000
 )
 
 // OutboxConfig tunes an OutboxPublisher. The zero value is usable.
@@ -97,9 +95,7 @@ type OutboxPublisher struct {
 	producer *Producer
 	cfg      OutboxConfig
 	log      zerolog.Logger
-	// deferred are rows that wait for their next try: without it those of one
-	// unavailable partition would fill every batch and hold up all others.
-	deferred map[int64]time.Time
+	deferred *deferral
 }
 
 // NewOutboxPublisher returns a publisher that reads from pool, one connection at
@@ -114,7 +110,7 @@ func NewOutboxPublisher(pool *pgxpool.Pool, producer *Producer, cfg OutboxConfig
 		return nil, errors.New("configure outbox publisher: it needs a pool and a producer, pass both")
 	}
 	log := cfg.Logger.With().Str("component", "command-outbox").Logger()
-	return &OutboxPublisher{pool: pool, producer: producer, cfg: cfg, log: log, deferred: map[int64]time.Time{}}, nil
+	return &OutboxPublisher{pool: pool, producer: producer, cfg: cfg, log: log, deferred: newDeferral()}, nil
 }
 
 // Run publishes until ctx ends, and then returns nil. Call it once. It finishes the round under

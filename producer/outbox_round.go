@@ -49,7 +49,11 @@ func (o *OutboxPublisher) claim(ctx context.Context, tx pgx.Tx) ([]outboxRow, er
 	limit := fmt.Sprintf("%dms", (o.cfg.PublishTimeout + statementTime).Milliseconds())
 	batch := &pgx.Batch{}
 	batch.Queue(limitIdleSQL, limit)
-	batch.Queue(claimSQL, o.cfg.BatchSize, o.notDue(time.Now()))
+	if again := o.deferred.again(time.Now(), o.cfg.BatchSize); len(again) > 0 {
+		batch.Queue(reclaimSQL, o.cfg.BatchSize, again)
+	} else {
+		batch.Queue(claimSQL, o.cfg.BatchSize, o.deferred.waiting())
+	}
 	results := tx.SendBatch(ctx, batch)
 	defer func() { _ = results.Close() }() // an error shows in what was read before
 	if _, err := results.Exec(); err != nil {
@@ -68,19 +72,6 @@ func (o *OutboxPublisher) claim(ctx context.Context, tx pgx.Tx) ([]outboxRow, er
 		return nil, fmt.Errorf("claim commands: %w", err)
 	}
 	return rows, nil
-}
-
-// notDue lists the rows whose next try is later, and forgets the others.
-func (o *OutboxPublisher) notDue(now time.Time) []int64 {
-	seqs := make([]int64, 0, len(o.deferred))
-	for seq, due := range o.deferred {
-		if now.Before(due) {
-			seqs = append(seqs, seq)
-		} else {
-			delete(o.deferred, seq)
-		}
-	}
-	return seqs
 }
 
 type outboxBatch struct {
@@ -112,7 +103,7 @@ func (o *OutboxPublisher) sort(ctx context.Context, tx pgx.Tx, rows []outboxRow)
 // publish returns the rows that all in-sync replicas have, and an error that
 // covers the others.
 func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) ([]int64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.PublishTimeout, errors.New("Kafka did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.PublishTimeout, errors.New("no answer from Kafka in time"))
 	defer cancel()
 	err := o.producer.publisher.Publish(ctx, batch.messages...)
 	if err == nil {
@@ -130,17 +121,6 @@ func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) ([]int
 			failed = append(failed, seq)
 		}
 	}
-	if len(done) > 0 {
-		o.deferRows(failed, time.Now().Add(deferTime))
-	}
+	o.deferred.add(time.Now(), failed)
 	return done, err
-}
-
-func (o *OutboxPublisher) deferRows(seqs []int64, due time.Time) {
-	for _, seq := range seqs {
-		if len(o.deferred) >= deferMost {
-			return
-		}
-		o.deferred[seq] = due
-	}
 }
