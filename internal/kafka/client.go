@@ -38,6 +38,9 @@ type Config struct {
 	TLS *tls.Config
 	// SASL authenticates all connections; the zero value means no authentication.
 	SASL SASL
+	// Dial opens the TCP connections, for proxies and for tests that break
+	// connections. Defaults to a net.Dialer with keep-alive.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger receives what no caller can be told (rebalances, back-off, drains).
 	// The zero value discards.
 	Logger zerolog.Logger
@@ -47,6 +50,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = "settleonce"
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
 	}
 	c.Brokers = append([]string(nil), c.Brokers...)
 	return c
@@ -97,7 +103,7 @@ func NewClient(cfg Config) (*Client, error) {
 		log:       cfg.Logger.With().Str("component", "kafka").Logger(),
 		addr:      kafkago.TCP(cfg.Brokers...),
 		mechanism: mechanism,
-		conns:     newConnSet(),
+		conns:     newConnSet(cfg.Dial),
 	}
 	c.transport = c.newTransport()
 	return c, nil

@@ -7,19 +7,20 @@ import (
 	"net"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // connSet knows every open connection, so that closing the client ends the
 // library's connection goroutines now and not after their current long poll.
 type connSet struct {
+	dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
 	mu     sync.Mutex
 	closed bool
 	open   map[*trackedConn]struct{}
 }
 
-func newConnSet() *connSet {
-	return &connSet{open: make(map[*trackedConn]struct{})}
+func newConnSet(dialer func(ctx context.Context, network, address string) (net.Conn, error)) *connSet {
+	return &connSet{dialer: dialer, open: make(map[*trackedConn]struct{})}
 }
 
 type trackedConn struct {
@@ -37,8 +38,7 @@ func (c *trackedConn) Close() error {
 }
 
 func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
-	conn, err := d.DialContext(ctx, network, address)
+	conn, err := s.dialer(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

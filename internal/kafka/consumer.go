@@ -188,7 +188,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	conns := newConnSet()
+	conns := newConnSet(c.client.cfg.Dial)
 	group, err := kafkago.NewConsumerGroup(c.groupConfig(conns))
 	if err != nil {
 		return fmt.Errorf("configure consumer group: %w", err)

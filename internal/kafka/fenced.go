@@ -55,7 +55,11 @@ func (r FencedResult) Err() error {
 // Results are in the order of batches. Two batches of one producer are published
 // one after the other.
 func (c *Client) PublishFenced(ctx context.Context, batches []FencedBatch) []FencedResult {
-	f := &fencedCall{client: c, batches: batches, results: make([]FencedResult, len(batches))}
+	return c.publishFenced(ctx, batches, requestTimeout)
+}
+
+func (c *Client) publishFenced(ctx context.Context, batches []FencedBatch, timeout time.Duration) []FencedResult {
+	f := &fencedCall{client: c, batches: batches, results: make([]FencedResult, len(batches)), timeout: timeout}
 	for i, b := range batches {
 		f.results[i].Errors = make([]error, len(b.Messages))
 	}
@@ -92,7 +96,8 @@ type fencedCall struct {
 	results []FencedResult
 	queues  map[topicPartition][]*chunk // in order; only a queue's first is under way
 	order   []topicPartition
-	unready int // rounds in a row without a result
+	unready int           // answers that said nothing
+	timeout time.Duration // of one request
 }
 
 // ref points at a message of the call.
@@ -174,7 +179,7 @@ func (f *fencedCall) exchange(ctx context.Context, byLeader map[int32][]*chunk) 
 			k.encode()
 		}
 		wg.Go(func() {
-			errs := f.client.produce(ctx, chunks)
+			errs := f.client.produce(ctx, f.timeout, chunks)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, k := range chunks {

@@ -10,9 +10,8 @@ import (
 func (f *fencedCall) plan(ctx context.Context) {
 	f.queues = make(map[topicPartition][]*chunk)
 	counts := f.partitionCounts(ctx)
-	open := make(map[topicPartition]*chunk)
+	open := make(map[laneKey]*chunk)
 	for i := range f.batches {
-		clear(open)
 		for j := range f.batches[i].Messages {
 			r := ref{i, j}
 			m := f.message(r)
@@ -30,6 +29,13 @@ func (f *fencedCall) plan(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// laneKey is one producer's part of a partition.
+type laneKey struct {
+	topicPartition
+
+	producer *FencedProducer
 }
 
 // unresolved is permanent unless ctx ended: then the look-up was cut off.
@@ -50,24 +56,25 @@ func place(m *Message, partitions int) int {
 }
 
 // place puts a message into the producer's open chunk of the partition.
-func (f *fencedCall) place(open map[topicPartition]*chunk, tp topicPartition, r ref, bound int) {
-	k := open[tp]
+func (f *fencedCall) place(open map[laneKey]*chunk, tp topicPartition, r ref, bound int) {
+	key := laneKey{tp, f.batches[r.batch].Producer}
+	k := open[key]
 	if k == nil {
 		k = f.resume(tp, r)
 	}
 	switch {
 	case k.takesRepeat(f, r):
 		k.refs = append(k.refs, r)
-		open[tp] = k
+		open[key] = k
 		return
 	case k == nil || k.sent || k.bound+bound > maxBatchBytes || len(k.messages) == maxBatchRecords:
-		k = &chunk{topicPartition: tp, producer: f.batches[r.batch].Producer, bound: batchHeaderSize}
+		k = &chunk{topicPartition: tp, producer: key.producer, bound: batchHeaderSize}
 		f.enqueue(k)
 	}
 	k.messages = append(k.messages, f.message(r))
 	k.refs = append(k.refs, r)
 	k.bound += bound
-	open[tp] = k
+	open[key] = k
 }
 
 // resume puts what an earlier call left unresolved in front: those bytes go out

@@ -16,11 +16,11 @@ import (
 
 // produce sends one request with one record batch per chunk, all led by one
 // broker, and returns the answers in order.
-func (c *Client) produce(ctx context.Context, chunks []*chunk) []error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *Client) produce(ctx context.Context, timeout time.Duration, chunks []*chunk) []error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	errs := make([]error, len(chunks))
-	res, err := c.transport.RoundTrip(ctx, c.addr, produceRequest(chunks))
+	res, err := c.transport.RoundTrip(ctx, c.addr, produceRequest(timeout, chunks))
 	answer, ok := res.(*produceapi.Response)
 	if err == nil && !ok {
 		err = errLeftOut
@@ -49,8 +49,10 @@ func (c *Client) produce(ctx context.Context, chunks []*chunk) []error {
 	return errs
 }
 
-func produceRequest(chunks []*chunk) *rawproduce.Request {
-	req := &rawproduce.Request{Acks: -1, Timeout: int32((requestTimeout - time.Second) / time.Millisecond)}
+// produceRequest gives the broker most of our patience for its replicas, so that
+// its answer arrives before we give up.
+func produceRequest(timeout time.Duration, chunks []*chunk) *rawproduce.Request {
+	req := &rawproduce.Request{Acks: -1, Timeout: int32(timeout * 4 / 5 / time.Millisecond)} //nolint:gosec // seconds
 	at := make(map[string]int)
 	for _, k := range chunks {
 		i, ok := at[k.topic]

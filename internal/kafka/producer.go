@@ -48,7 +48,12 @@ func (c *Client) NewFencedProducer(ctx context.Context, transactionalID string) 
 	if transactionalID == "" {
 		return nil, errors.New("fenced producer: give it a transactional id")
 	}
-	p := &FencedProducer{client: c, id: transactionalID, serial: producerSerial.Add(1)}
+	return c.newProducer(ctx, transactionalID)
+}
+
+// newProducer makes a producer; without an id nobody can take its numbering over.
+func (c *Client) newProducer(ctx context.Context, id string) (*FencedProducer, error) {
+	p := &FencedProducer{client: c, id: id, serial: producerSerial.Add(1)}
 	if err := p.Renew(ctx); err != nil {
 		return nil, err
 	}
@@ -79,7 +84,7 @@ func (p *FencedProducer) Renew(ctx context.Context) error {
 			p.lanes = make(map[topicPartition]*lane)
 			return nil
 		}
-		err = fmt.Errorf("take transactional id %s over: %w", p.id, err)
+		err = fmt.Errorf("get a producer epoch for transactional id %q: %w", p.id, err)
 		if errors.Is(err, ErrUnauthorized) || errors.Is(err, kafkago.InvalidTransactionTimeout) || ctx.Err() != nil {
 			return err
 		}

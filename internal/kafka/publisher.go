@@ -4,25 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"sync"
 	"time"
-
-	kafkago "github.com/segmentio/kafka-go"
 )
 
-// PublisherConfig tunes a Publisher. The zero value is safe: all replicas
-// acknowledge, keys are placed as Java does.
+// ErrClosed says that the publisher was closed before the call.
+var ErrClosed = errors.New("publisher is closed")
+
+// PublisherConfig tunes a Publisher. The zero value is safe: all in-sync
+// replicas acknowledge, keys are placed as Java does.
 type PublisherConfig struct {
-	// Linger is how long a partial batch waits for company. Defaults to 5 ms.
+	// Linger is how long an idle publisher waits for company before it sends.
+	// Defaults to none: what arrives while a request is under way shares the next
+	// one, so batches form under load by themselves.
 	Linger time.Duration
-	// BatchSize is the most messages in one batch, at most 1000 (the library
-	// allocates it up front for every partition). Defaults to 500.
+	// BatchSize is the most messages that go out together. Defaults to 5000.
 	BatchSize int
-	// BatchBytes is the most bytes in one batch; larger messages are refused.
-	// Defaults to 900,000, below the broker's default limit of 1,048,588.
-	BatchBytes int
-	// Attempts is how often a batch is sent before the error is returned.
-	// Defaults to 3.
+	// Attempts times Timeout is how long a message is tried before the call
+	// returns an error, whatever its context allows. Defaults to 3.
 	Attempts int
 	// Timeout bounds one attempt. Defaults to 5 s.
 	Timeout time.Duration
@@ -30,9 +29,7 @@ type PublisherConfig struct {
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c PublisherConfig) WithDefaults() PublisherConfig {
-	setDefault(&c.Linger, 5*time.Millisecond)
-	setDefault(&c.BatchSize, 500)
-	setDefault(&c.BatchBytes, maxBatchBytes)
+	setDefault(&c.BatchSize, 5000)
 	setDefault(&c.Attempts, 3)
 	setDefault(&c.Timeout, requestTimeout)
 	return c
@@ -42,12 +39,10 @@ func (c PublisherConfig) WithDefaults() PublisherConfig {
 // what to change.
 func (c PublisherConfig) Validate() error {
 	switch {
-	case c.Linger < 0:
-		return fmt.Errorf("publisher linger %s is negative, use 1 ms to 1 s", c.Linger)
-	case c.BatchSize < 1 || c.BatchSize > 1000:
-		return fmt.Errorf("publisher batch size %d is out of range, use 1 to 1000", c.BatchSize)
-	case c.BatchBytes < 1:
-		return fmt.Errorf("publisher batch bytes %d is out of range, use 1 or more", c.BatchBytes)
+	case c.Linger < 0 || c.Linger > time.Second:
+		return fmt.Errorf("publisher linger %s is out of range, use 0 to 1 s", c.Linger)
+	case c.BatchSize < 1:
+		return fmt.Errorf("publisher batch size %d is out of range, use 1 or more", c.BatchSize)
 	case c.Attempts < 1:
 		return fmt.Errorf("publisher attempts %d is out of range, use 1 or more", c.Attempts)
 	case c.Timeout <= 0:
@@ -57,11 +52,24 @@ func (c PublisherConfig) Validate() error {
 }
 
 // Publisher publishes the messages of upstream services. It is safe for
-// concurrent use; concurrent calls share batches.
+// concurrent use: calls that overlap share requests. Its batches are numbered,
+// so that its own repetitions are stored once.
 type Publisher struct {
 	client *Client
-	writer *kafkago.Writer
-	wait   time.Duration
+	cfg    PublisherConfig
+
+	mu     sync.Mutex
+	queue  []*publishCall
+	busy   chan struct{} // closed when the flush under way ends, nil when there is none
+	closed bool
+
+	producer *FencedProducer // of the flush; nil when a new numbering is needed
+}
+
+type publishCall struct {
+	messages []Message
+	errs     []error // set before done is closed
+	done     chan struct{}
 }
 
 // NewPublisher validates cfg and returns a publisher. It does not connect.
@@ -70,43 +78,25 @@ func (c *Client) NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	w := &kafkago.Writer{
-		Addr:            c.addr,
-		Balancer:        kafkago.Murmur2Balancer{},
-		RequiredAcks:    kafkago.RequireAll,
-		BatchTimeout:    cfg.Linger,
-		BatchSize:       cfg.BatchSize,
-		BatchBytes:      int64(cfg.BatchBytes),
-		MaxAttempts:     cfg.Attempts,
-		WriteTimeout:    cfg.Timeout,
-		ReadTimeout:     cfg.Timeout,
-		WriteBackoffMin: 50 * time.Millisecond,
-		WriteBackoffMax: 500 * time.Millisecond,
-		Transport:       c.transport,
-	}
-	return &Publisher{client: c, writer: w, wait: cfg.Timeout}, nil
+	return &Publisher{client: c, cfg: cfg}, nil
 }
 
 // PublishErrors has one entry for each message of the call, in its order: nil
 // when all in-sync replicas have the message, else an error that means
 // "unknown" (it may be there, or come later): publish it again with the same key.
+// Permanent tells the errors that need somebody to change something first.
 type PublishErrors []error
 
 // Error counts the failures and quotes the first.
 func (e PublishErrors) Error() string {
-	failed, first := 0, error(nil)
-	for _, err := range e {
-		if err != nil {
-			failed++
-			if first == nil {
-				first = err
-			}
-		}
+	failed := e.Unwrap()
+	if len(failed) == 0 {
+		return "publish: all messages confirmed"
 	}
-	return fmt.Sprintf("publish: %d of %d messages unconfirmed, first: %v", failed, len(e), first)
+	return fmt.Sprintf("publish: %d of %d messages unconfirmed, first: %v", len(failed), len(e), failed[0])
 }
 
-// Unwrap gives errors.Is and errors.As the distinct failures.
+// Unwrap gives errors.Is and errors.As the failures.
 func (e PublishErrors) Unwrap() []error {
 	var out []error
 	for _, err := range e {
@@ -118,78 +108,164 @@ func (e PublishErrors) Unwrap() []error {
 }
 
 // Publish returns nil when all in-sync replicas have every message, else
-// PublishErrors. A message without a key goes to any partition.
+// PublishErrors. A message without a key is placed by its value. The messages
+// must not be changed afterwards, also when the call failed.
 func (p *Publisher) Publish(ctx context.Context, msgs ...Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	in := make([]kafkago.Message, len(msgs))
-	for i, m := range msgs {
-		in[i] = kafkago.Message{Topic: m.Topic, Key: m.Key, Value: m.Value, Headers: toHeaders(m.Headers)}
+	call := &publishCall{messages: msgs, done: make(chan struct{})}
+	if err := ctx.Err(); err != nil {
+		return failAll(len(msgs), err)
 	}
-	return positional(p.write(ctx, in), len(msgs))
-}
-
-// write repeats the library's look-up failure for a topic that its cached
-// metadata does not show yet; nothing was sent then.
-func (p *Publisher) write(ctx context.Context, msgs []kafkago.Message) error {
-	for attempt := 1; ; attempt++ {
-		err := p.writer.WriteMessages(ctx, msgs...)
-		if attempt == 3 || !errors.Is(err, kafkago.UnknownTopicOrPartition) || isPositional(err) {
-			return err
-		}
-		p.client.refresh()
-		if sleep(ctx, time.Duration(attempt)*100*time.Millisecond) != nil {
-			return err
-		}
+	if !p.enqueue(call) {
+		return failAll(len(msgs), ErrClosed)
 	}
-}
-
-// Close waits for batches under way, at most until ctx ends. Messages that are
-// then still unconfirmed are unknown.
-func (p *Publisher) Close(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- p.writer.Close() }()
 	select {
-	case err := <-done:
-		return err
+	case <-call.done:
+		return positional(call.errs)
+	case <-ctx.Done():
+		p.withdraw(call)
+		return failAll(len(msgs), fmt.Errorf("%w: %w", ErrUnresolved, ctx.Err()))
+	}
+}
+
+// Close refuses new calls and waits for those under way, at most until ctx ends.
+func (p *Publisher) Close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	busy := p.busy
+	p.mu.Unlock()
+	if busy == nil {
+		return nil
+	}
+	select {
+	case <-busy:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close publisher: %w", ctx.Err())
 	}
 }
 
-func isPositional(err error) bool {
-	var many kafkago.WriteErrors
-	return errors.As(err, &many)
+func (p *Publisher) enqueue(call *publishCall) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.queue = append(p.queue, call)
+	if p.busy == nil {
+		p.busy = make(chan struct{})
+		go p.flush(p.busy) // ends with the queue; Close waits for it
+	}
+	return true
 }
 
-func positional(err error, n int) error {
-	if err == nil {
+// withdraw takes a call out that nothing was sent of.
+func (p *Publisher) withdraw(call *publishCall) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range p.queue {
+		if c == call {
+			p.queue = append(p.queue[:i:i], p.queue[i+1:]...)
+			return
+		}
+	}
+}
+
+// flush publishes until the queue is empty.
+func (p *Publisher) flush(ended chan struct{}) {
+	if p.cfg.Linger > 0 {
+		time.Sleep(p.cfg.Linger)
+	}
+	for {
+		calls := p.next()
+		if calls == nil {
+			close(ended)
+			return
+		}
+		p.publish(calls)
+		for _, c := range calls {
+			close(c.done)
+		}
+	}
+}
+
+// next takes the calls of one batch; without any, the flush is over.
+func (p *Publisher) next() []*publishCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) == 0 {
+		p.busy, p.queue = nil, nil
 		return nil
 	}
-	out := make(PublishErrors, n)
-	var many kafkago.WriteErrors
-	if errors.As(err, &many) && len(many) == n {
-		copy(out, many)
-		return out
+	n, messages := 0, 0
+	for n < len(p.queue) && (n == 0 || messages+len(p.queue[n].messages) <= p.cfg.BatchSize) {
+		messages += len(p.queue[n].messages)
+		n++
 	}
-	var large kafkago.MessageTooLargeError
-	if errors.As(err, &large) || strings.Contains(err.Error(), kafkago.MessageSizeTooLarge.Error()) {
-		err = fmt.Errorf("%w: %w", ErrMessageTooLarge, err)
+	calls := p.queue[:n:n]
+	p.queue = p.queue[n:]
+	return calls
+}
+
+// publish fills the errors of the calls. A numbering that the broker does not
+// follow is replaced: no lease hangs on it.
+func (p *Publisher) publish(calls []*publishCall) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(p.cfg.Attempts)*p.cfg.Timeout)
+	defer cancel()
+	for range 3 {
+		if p.producer == nil {
+			producer, err := p.client.newProducer(ctx, "")
+			if err != nil {
+				for _, c := range calls {
+					c.errs = failAll(len(c.messages), err)
+				}
+				return
+			}
+			p.producer = producer
+		}
+		batches := make([]FencedBatch, len(calls))
+		for i, c := range calls {
+			batches[i] = FencedBatch{Producer: p.producer, Messages: c.messages}
+		}
+		calls = p.outdated(calls, p.client.publishFenced(ctx, batches, p.cfg.Timeout))
+		if len(calls) == 0 {
+			return
+		}
+		p.producer = nil
 	}
-	for i := range out {
-		out[i] = err
+}
+
+// outdated stores the results and returns the calls to publish with another
+// numbering.
+func (p *Publisher) outdated(calls []*publishCall, results []FencedResult) []*publishCall {
+	var out []*publishCall
+	for i, r := range results {
+		calls[i].errs = r.Errors
+		for _, err := range r.Errors {
+			if errors.Is(err, ErrRenew) || errors.Is(err, ErrFenced) {
+				out = append(out, calls[i])
+				break
+			}
+		}
 	}
 	return out
 }
 
-func toHeaders(in []Header) []kafkago.Header {
-	if len(in) == 0 {
-		return nil
+func positional(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return PublishErrors(errs)
+		}
 	}
-	out := make([]kafkago.Header, len(in))
-	for i, h := range in {
-		out[i] = kafkago.Header{Key: h.Key, Value: h.Value}
+	return nil
+}
+
+func failAll(n int, err error) PublishErrors {
+	out := make(PublishErrors, n)
+	for i := range out {
+		out[i] = err
 	}
 	return out
 }

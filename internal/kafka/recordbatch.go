@@ -46,9 +46,9 @@ func encodeBatch(s stamp, at time.Time, msgs []*Message) []byte {
 	}
 	binary.BigEndian.PutUint32(out, uint32(len(out)-sizePrefix)) //nolint:gosec // bounded by maxMessageBytes and maxBatchBytes
 	b := out[sizePrefix:]
-	ms := uint64(at.UnixMilli())                                                //nolint:gosec // a two's complement copy
-	binary.BigEndian.PutUint32(b[batchLengthAt:], uint32(len(b)-batchMagicAt+4)) //nolint:gosec // as above
-	binary.BigEndian.PutUint32(b[batchMagicAt-4:], ^uint32(0))                  // leader epoch: not known
+	ms := uint64(at.UnixMilli())                                                  //nolint:gosec // a two's complement copy
+	binary.BigEndian.PutUint32(b[batchLengthAt:], uint32(len(b)-batchLengthAt-4)) //nolint:gosec // as above
+	binary.BigEndian.PutUint32(b[batchMagicAt-4:], ^uint32(0))                    // leader epoch: not known
 	b[batchMagicAt] = 2
 	binary.BigEndian.PutUint32(b[batchLastAt:], uint32(len(msgs)-1)) //nolint:gosec // bounded by maxBatchRecords
 	binary.BigEndian.PutUint64(b[batchFirstTime:], ms)

@@ -1,0 +1,43 @@
+package kafka_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/internal/kafka/kafkatest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestConformanceKfake(t *testing.T) {
+	t.Parallel()
+	kafkatest.Run(t, func(t *testing.T) kafkatest.Cluster {
+		t.Helper()
+		return kafkatest.Cluster{Brokers: startKfake(t).ListenAddrs()}
+	})
+}
+
+func TestConformanceApacheKafka(t *testing.T) {
+	t.Parallel()
+	broker := os.Getenv("SETTLEONCE_TEST_KAFKA")
+	if broker == "" {
+		t.Skip("SETTLEONCE_TEST_KAFKA is not set (host:port of an Apache Kafka broker, see scripts/kafka)")
+	}
+	kafkatest.Run(t, func(*testing.T) kafkatest.Cluster {
+		return kafkatest.Cluster{Brokers: []string{broker}}
+	})
+}
+
+func startKfake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
