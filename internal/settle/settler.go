@@ -52,11 +52,14 @@ type Settler struct {
 	gates map[string]*Gate
 	work  chan item
 	calls sync.WaitGroup
-	// alive ends when calls under way must be cut; stopping when none may start.
-	alive    context.Context
-	cut      context.CancelFunc
-	stopping chan struct{}
+	// alive ends when calls under way must be cut; storing a little later, so that
+	// what they came to can still be stored.
+	alive, storing context.Context
+	cut, giveUp    context.CancelFunc
 }
+
+// lastFlush is how long results may still be stored after the calls were cut.
+const lastFlush = 5 * time.Second
 
 // item is a decision to store, and what to do when it is.
 type item struct {
@@ -73,8 +76,9 @@ func New(cfg Config) (*Settler, error) {
 	if err := cfg.Rules.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Settler{cfg: cfg, gates: map[string]*Gate{}, work: make(chan item, 4*cfg.Batch), stopping: make(chan struct{})}
-	s.alive, s.cut = context.WithCancel(context.Background())
+	s := &Settler{cfg: cfg, gates: map[string]*Gate{}, work: make(chan item, 4*cfg.Batch)}
+	s.storing, s.giveUp = context.WithCancel(context.Background())
+	s.alive, s.cut = context.WithCancel(s.storing)
 	for _, name := range cfg.Rules.Channels.Names() {
 		entry, _ := cfg.Rules.Channels.Get(name)
 		s.gates[name] = newGate(name, entry.Capabilities)
@@ -104,15 +108,16 @@ func (s *Settler) Run(ctx context.Context) error {
 		finalizers.Go(s.finalize)
 	}
 	<-ctx.Done()
-	close(s.stopping)
-	timer := time.AfterFunc(s.cfg.DrainTimeout, s.cut)
+	cut := time.AfterFunc(s.cfg.DrainTimeout, s.cut)
+	giveUp := time.AfterFunc(s.cfg.DrainTimeout+lastFlush, s.giveUp)
 	s.calls.Wait()
 	close(s.work)
 	finalizers.Wait()
-	timer.Stop()
+	cut.Stop()
+	giveUp.Stop()
 	stopSync()
 	loops.Wait()
-	s.cut()
+	s.giveUp()
 	return nil
 }
 
@@ -191,7 +196,12 @@ func (s *Settler) Go(fn func()) { s.calls.Go(fn) }
 // any. It blocks while too many are waiting.
 func (s *Settler) Store(step store.Step, done func(store.Applied)) { s.store(item{step, done}) }
 
-func (s *Settler) store(it item) { s.work <- it }
+// store counts the item as under way until it is done with, so that whatever its
+// done starts is waited for as well.
+func (s *Settler) store(it item) {
+	s.calls.Add(1)
+	s.work <- it
+}
 
 // finalize stores what has come in, group after group, until the work ends.
 func (s *Settler) finalize() {
@@ -222,14 +232,14 @@ func (s *Settler) commit(batch []item) {
 		steps[i] = batch[i].step
 	}
 	started := time.Now()
-	applied, err := s.cfg.Store.Apply(s.alive, steps)
-	for pause := 50 * time.Millisecond; err != nil && s.alive.Err() == nil; pause = min(2*pause, 2*time.Second) {
+	applied, err := s.cfg.Store.Apply(s.storing, steps)
+	for pause := 50 * time.Millisecond; err != nil && s.storing.Err() == nil; pause = min(2*pause, 2*time.Second) {
 		s.cfg.Logger.Warn().Err(err).Int("payments", len(steps)).Msg("store answers; trying again")
 		select {
 		case <-time.After(pause):
-		case <-s.alive.Done():
+		case <-s.storing.Done():
 		}
-		applied, err = s.cfg.Store.Apply(s.alive, steps)
+		applied, err = s.cfg.Store.Apply(s.storing, steps)
 	}
 	if err != nil {
 		s.cfg.Logger.Error().Err(err).Int("payments", len(steps)).Msg("answers not stored before the stop; the sweep asks the provider again")
@@ -241,6 +251,7 @@ func (s *Settler) commit(batch []item) {
 		if batch[i].done != nil {
 			batch[i].done(applied[i])
 		}
+		s.calls.Done()
 	}
 }
 
