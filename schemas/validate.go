@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -21,6 +22,11 @@ var documents embed.FS
 //
 //go:embed golden
 var Golden embed.FS
+
+// AsyncAPI is the AsyncAPI document: topics, operations, messages, security.
+//
+//go:embed asyncapi.yaml
+var AsyncAPI []byte
 
 // Kind names a message that has a schema.
 type Kind string
@@ -57,6 +63,18 @@ var ErrInvalid = errors.New("value does not follow its schema")
 // Validator checks values against the schemas. It is safe for concurrent use.
 type Validator struct {
 	compiled map[Kind]*jsonschema.Schema
+}
+
+// shared is compiled on first use.
+var shared = sync.OnceValues(NewValidator)
+
+// Validate is Validator.Validate on one Validator for the whole process.
+func Validate(kind Kind, value []byte) error {
+	v, err := shared()
+	if err != nil {
+		return err
+	}
+	return v.Validate(kind, value)
 }
 
 // NewValidator compiles the schemas, which takes some milliseconds: make one and

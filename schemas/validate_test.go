@@ -194,6 +194,8 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "4111111111111111")
 	}
+	require.NoError(t, schemas.Validate(schemas.Command, []byte(text)))
+	require.ErrorIs(t, schemas.Validate(schemas.Command, []byte("{}")), schemas.ErrInvalid)
 	require.ErrorContains(t, v.Validate("refund", []byte(text)), "the kind must be one of")
 	_, err := schemas.Document("refund")
 	require.Error(t, err)
