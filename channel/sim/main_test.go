@@ -112,3 +112,11 @@ func (b *bench) charge(r channel.Request) sim.Charge {
 	}
 	return sim.Charge{}
 }
+
+// within is a context with a deadline.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	t.Cleanup(cancel)
+	return ctx
+}
