@@ -130,3 +130,20 @@ func lockID(database string) int64 {
 	h.Write([]byte("settleonce/" + database))
 	return int64(h.Sum64() >> 1)
 }
+
+// Latest is the version that Migrate brings a database to.
+func Latest() (int64, error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		return 0, fmt.Errorf("list the embedded migrations: %w", err)
+	}
+	var latest int64
+	for _, name := range files {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("read the version of migration %s: %w", name, err)
+		}
+		latest = max(latest, version)
+	}
+	return latest, nil
+}

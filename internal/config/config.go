@@ -115,7 +115,7 @@ type Channel struct {
 
 // Sim says where the channel simulator listens and keeps its ledger.
 type Sim struct {
-	Listen, Ledger string
+	Listen, Ledger, Behaviour string
 }
 
 // Admin says where health, metrics and profiles are served.

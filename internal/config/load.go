@@ -173,6 +173,10 @@ func (c Channel) withDefaults() Channel {
 // named settleonce: those variables are not ours to refuse.
 var serviceLink = regexp.MustCompile(`^SETTLEONCE_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$`)
 
+// testPrefix starts the variables of our own tests, which their child processes
+// inherit.
+const testPrefix = EnvPrefix + "TEST_"
+
 func environment(environ []string) (map[string]string, error) {
 	known := make([]string, 0, len(table)+1)
 	for _, s := range table {
@@ -184,7 +188,7 @@ func environment(environ []string) (map[string]string, error) {
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		switch {
-		case !strings.HasPrefix(name, EnvPrefix):
+		case !strings.HasPrefix(name, EnvPrefix), strings.HasPrefix(name, testPrefix):
 		case slices.Contains(known, name):
 			env[name] = value
 		case !serviceLink.MatchString(name):

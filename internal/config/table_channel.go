@@ -110,4 +110,10 @@ var simSettings = []Setting{
 		Doc:    "Append-only file of its ledger, which survives its restart. Empty: in memory.",
 		target: func(c *Config) any { return &c.Sim.Ledger },
 	},
+	{
+		Name: "sim-behaviour", Group: GroupSim,
+		Doc: "What it promises and how it misbehaves at first, as JSON: {\"latency\":\"50ms\",\"rates\":{\"lost_answer\":0.01}}. What is left " +
+			"out is a provider at its best. PATCH /admin/behaviour changes it while it runs.",
+		target: func(c *Config) any { return &c.Sim.Behaviour },
+	},
 }

@@ -103,12 +103,12 @@ var reconcilerSettings = []Setting{
 		target: func(c *Config) any { return &c.Reconciler.ReviewAfter },
 	},
 	{
-		Name: "watch-first", Group: GroupReconciler, Default: "2m",
+		Name: "watch-first", Group: GroupReconciler, Default: "1m",
 		Doc:    "First pause of the slow watch over payments in review; it doubles up to watch-max.",
 		target: func(c *Config) any { return &c.Reconciler.WatchFirst },
 	},
 	{
-		Name: "watch-max", Group: GroupReconciler, Default: "1h",
+		Name: "watch-max", Group: GroupReconciler, Default: "30m",
 		Doc:    "Longest pause of the slow watch, which goes on until there is evidence.",
 		target: func(c *Config) any { return &c.Reconciler.WatchMax },
 	},
