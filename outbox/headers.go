@@ -176,3 +176,51 @@ func unwrapText(s string) (string, error) {
 	}
 	return string(raw), nil
 }
+
+const (
+	specVersion   = "1.0"
+	contentJSON   = "application/json"
+	contentBinary = "application/octet-stream"
+)
+
+// recordHeaders are the headers of the published record: CloudEvents' binary
+// mode, and what the row carries beyond it.
+func (w *row) recordHeaders(source []byte) ([]kafka.Header, error) {
+	id, err := w.id.MarshalText()
+	if err != nil {
+		return nil, fmt.Errorf("write ce_id: %w", err)
+	}
+	const derivedHeaders, usual = 5, 3
+	headers := make([]kafka.Header, 0, derivedHeaders+usual)
+	headers = append(headers,
+		kafka.Header{Key: headerSpecVersion, Value: []byte(specVersion)},
+		kafka.Header{Key: headerID, Value: id},
+		kafka.Header{Key: headerSource, Value: source},
+		kafka.Header{Key: headerType, Value: []byte(w.kind)},
+		kafka.Header{Key: headerTime, Value: w.created.UTC().AppendFormat(make([]byte, 0, len(timeLayout)), timeLayout)},
+	)
+	if headers, err = decodeHeaders(headers, w.headers); err != nil {
+		return nil, err
+	}
+	var content, dead, clash bool
+	for _, h := range headers[derivedHeaders:] {
+		content = content || h.Key == headerContentType
+		dead = dead || h.Key == headerDeadReason
+		clash = clash || derived(h.Key)
+	}
+	if clash { // a row that somebody else wrote
+		headers = append(headers[:derivedHeaders], slices.DeleteFunc(headers[derivedHeaders:],
+			func(h kafka.Header) bool { return derived(h.Key) })...)
+	}
+	switch {
+	case content:
+	case dead:
+		headers = append(headers, kafka.Header{Key: headerContentType, Value: []byte(contentBinary)})
+	default:
+		headers = append(headers, kafka.Header{Key: headerContentType, Value: []byte(contentJSON)})
+	}
+	return headers, nil
+}
+
+// timeLayout is RFC 3339 with Postgres's precision, in UTC.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
