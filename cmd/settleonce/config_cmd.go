@@ -8,6 +8,8 @@ import (
 	"github.com/settleonce/settleonce/internal/config"
 )
 
+//go:generate sh -c "go run . config --markdown > ../../docs/configuration.md.new && mv ../../docs/configuration.md.new ../../docs/configuration.md"
+
 func newConfig(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Show the settings in effect and where they came from", GroupID: sectionTools,

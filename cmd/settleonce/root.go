@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,7 @@ func newRoot(p process) *cobra.Command {
 
 // commands build the sub-commands, in the order of the help.
 var commands = []func(p process) *cobra.Command{
-	newVersion, newConfig, newHealth, newMigrate,
+	newSim, newMigrate, newTopics, newConfig, newHealth, newVersion,
 }
 
 // knownCommand refuses words that are no sub-command, with the one probably meant.
@@ -107,7 +108,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 // help prints examples first: they are what most people came for.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "Examples:\n%s\n\n%s\n", strings.TrimRight(cmd.Example, "\n"), strings.TrimSpace(firstOf(cmd.Long, cmd.Short)))
+	fmt.Fprintf(out, "Examples:\n%s\n\n%s\n", strings.TrimRight(cmd.Example, "\n"), strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)))
 	fmt.Fprintf(out, "\nUsage:\n  %s\n", cmd.UseLine())
 	printCommands(out, cmd)
 	printFlags(out, "Flags", cmd.Flags(), "")
@@ -117,15 +118,6 @@ func help(cmd *cobra.Command, _ []string) {
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\nMore about one: %s COMMAND --help\n", cmd.CommandPath())
 	}
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 func printCommands(out io.Writer, cmd *cobra.Command) {

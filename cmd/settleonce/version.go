@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
+
+// version is set by the linker; empty in builds that do not go through make.
+var version string
 
 // build is what the binary knows about its own making.
 type build struct {
@@ -21,11 +25,10 @@ func buildInfo() build {
 	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
+		b.Version = cmp.Or(version, b.Version)
 		return b
 	}
-	if info.Main.Version != "" {
-		b.Version = info.Main.Version
-	}
+	b.Version = cmp.Or(version, info.Main.Version, b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

@@ -35,7 +35,6 @@ type Kafka struct {
 	SASLUsername           string
 	SASLPassword           string
 	SASLPasswordFile       string
-	SessionTimeout         time.Duration
 }
 
 // Topics says how the topics are named and made.
@@ -75,10 +74,8 @@ type Callers struct {
 // Consumer tunes the role that claims commands and calls channels.
 type Consumer struct {
 	Window, Skew, Lease  time.Duration
-	Batch                int
+	Batch, FinalizeBatch int
 	Claimers, Finalizers int
-	MaxInFlight          int
-	AcceptedEvents       bool
 	DrainTimeout         time.Duration
 	StallTimeout         time.Duration
 }

@@ -95,7 +95,7 @@ func TestFaultsAreSentences(t *testing.T) {
 		{name: "no password", env: "SETTLEONCE_KAFKA_SASL_MECHANISM=PLAIN", want: "set kafka-sasl-password-file"},
 		{name: "no such secret", env: "SETTLEONCE_KAFKA_SASL_PASSWORD_FILE=/nowhere", want: "check path and rights"},
 		{name: "unknown namespace", file: "callers: {shop: shop}\nrepay-named: [shap]\n", want: `no caller has namespace "shap": use one of shop`},
-		{name: "pool", env: "SETTLEONCE_POSTGRES_POOL_SIZE=3", want: "use at least 8"},
+		{name: "pool", env: "SETTLEONCE_POSTGRES_POOL_SIZE=3", want: "use at least 14"},
 		{name: "level", env: "SETTLEONCE_LOG_LEVEL=verbose", want: "use debug, info, warn or error"},
 		{name: "channels twice", file: "channel-url: http://a\nchannels: {a: {type: sim, url: 'http://a'}}\n",
 			want: "describe channels in one place"},

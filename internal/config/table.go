@@ -65,12 +65,6 @@ var kafkaSettings = []Setting{
 		Doc:    "File that holds the password; the end of line is cut off. Instead of kafka-sasl-password.",
 		target: func(c *Config) any { return &c.Kafka.SASLPasswordFile },
 	},
-	{
-		Name: "kafka-session-timeout", Group: GroupKafka, Default: "10s",
-		Doc: "After so long without a heartbeat the group takes a worker for dead and hands its partitions on. " +
-			"Shorter: quicker failover, more rebalances on a slow network.",
-		target: func(c *Config) any { return &c.Kafka.SessionTimeout },
-	},
 }
 
 var topicSettings = []Setting{

@@ -19,34 +19,27 @@ var consumerSettings = []Setting{
 		target: func(c *Config) any { return &c.Consumer.Lease },
 	},
 	{
-		Name: "claim-batch", Group: GroupConsumer, Default: "500",
+		Name: "claim-batch", Group: GroupConsumer, Default: "256",
 		Doc:    "Commands claimed in one transaction, at most. Batches form under load only; they cost no latency without.",
 		target: func(c *Config) any { return &c.Consumer.Batch },
 	},
 	{
-		Name: "claimers", Group: GroupConsumer, Default: "2",
+		Name: "claimers", Group: GroupConsumer, Default: "3",
 		Doc:    "Claim transactions at once, per process.",
 		target: func(c *Config) any { return &c.Consumer.Claimers },
 	},
 	{
-		Name: "finalizers", Group: GroupConsumer, Default: "2",
-		Doc:    "Finalize transactions at once, per process.",
+		Name: "finalizers", Group: GroupConsumer, Default: "3",
+		Doc:    "Transactions that store outcomes at once, per process.",
 		target: func(c *Config) any { return &c.Consumer.Finalizers },
 	},
 	{
-		Name: "max-in-flight", Group: GroupConsumer, Default: "4096",
-		Doc: "Commands between fetch and outcome at once, per process; fetching pauses above it. Bounds memory. Calls at once are " +
-			"bounded by channel-max-in-flight too.",
-		target: func(c *Config) any { return &c.Consumer.MaxInFlight },
+		Name: "finalize-batch", Group: GroupConsumer, Default: "256",
+		Doc:    "Outcomes stored in one transaction, at most.",
+		target: func(c *Config) any { return &c.Consumer.FinalizeBatch },
 	},
 	{
-		Name: "accepted-events", Group: GroupConsumer, Default: "false",
-		Doc: "Also publish payment.accepted and an accepted reply for each claim. Kafka's acknowledgement already says durable, and " +
-			"every message costs.",
-		target: func(c *Config) any { return &c.Consumer.AcceptedEvents },
-	},
-	{
-		Name: "drain-timeout", Group: GroupConsumer, Default: "15s",
+		Name: "drain-timeout", Group: GroupConsumer, Default: "10s",
 		Doc: "How long calls under way may take to end at a shutdown or a rebalance. What is not done then is unknown and " +
 			"re-queried, never lost.",
 		target: func(c *Config) any { return &c.Consumer.DrainTimeout },
@@ -66,8 +59,8 @@ var relaySettings = []Setting{
 		target: func(c *Config) any { return &c.Relay.Lease },
 	},
 	{
-		Name: "relay-batch", Group: GroupRelay, Default: "1000",
-		Doc:    "Messages of one shard published at once, at most.",
+		Name: "relay-batch", Group: GroupRelay, Default: "500",
+		Doc:    "Messages of one shard taken in one read; up to four times as many while the shard is behind.",
 		target: func(c *Config) any { return &c.Relay.Batch },
 	},
 	{

@@ -38,10 +38,6 @@ var connectionRules = []rule{
 	{func(c *Config) bool {
 		return !c.Kafka.TLS && (c.Kafka.TLSCA != "" || c.Kafka.TLSCert != "" || c.Kafka.TLSServerName != "")
 	}, "kafka-tls-ca, -cert or -server-name is set but kafka-tls is off: set kafka-tls to true"},
-	{func(c *Config) bool {
-		return c.Kafka.SessionTimeout < time.Second || c.Kafka.SessionTimeout > 5*time.Minute
-	},
-		"kafka-session-timeout is out of range: use 6s to 45s (1s to 5m is allowed)"},
 	{func(c *Config) bool { return c.Postgres.DSN == "" },
 		"postgres-dsn is empty: set it, like postgres://settleonce@db:5432/settleonce?sslmode=verify-full"},
 	{func(c *Config) bool { return !slices.Contains(sslModes, c.Postgres.SSLMode) },
@@ -92,10 +88,10 @@ var roleRules = []rule{
 		"skew is out of range: use 5m, at most 1h"},
 	{func(c *Config) bool { return c.Consumer.Batch < 1 || c.Consumer.Batch > 5000 },
 		"claim-batch is out of range: use 1 to 5000"},
+	{func(c *Config) bool { return c.Consumer.FinalizeBatch < 1 || c.Consumer.FinalizeBatch > 5000 },
+		"finalize-batch is out of range: use 1 to 5000"},
 	{func(c *Config) bool { return c.Consumer.Claimers < 1 || c.Consumer.Finalizers < 1 },
 		"claimers or finalizers is below 1: use 1 or more of each"},
-	{func(c *Config) bool { return c.Consumer.MaxInFlight < c.Consumer.Batch },
-		"max-in-flight is below claim-batch: raise it, or a full batch never forms"},
 	{func(c *Config) bool {
 		return c.Consumer.DrainTimeout <= 0 || c.Consumer.DrainTimeout > c.Consumer.Lease
 	},
@@ -104,8 +100,8 @@ var roleRules = []rule{
 		"stall-timeout must be at least twice lease: raise it, or a slow channel looks like a hung worker"},
 	{func(c *Config) bool { return c.Relay.Lease < time.Second },
 		"relay-lease is below 1s: use 5s to 30s"},
-	{func(c *Config) bool { return c.Relay.Batch < 1 || c.Relay.Batch > 10000 },
-		"relay-batch is out of range: use 1 to 10000"},
+	{func(c *Config) bool { return c.Relay.Batch < 1 || c.Relay.Batch > 5000 },
+		"relay-batch is out of range: use 1 to 5000"},
 	{func(c *Config) bool { return c.Relay.Poll <= 0 || c.Relay.Poll > c.Relay.Lease/3 },
 		"relay-poll must be above 0 and at most a third of relay-lease: lower relay-poll"},
 	{func(c *Config) bool { return c.Reconciler.QueryShare <= 0 || c.Reconciler.QueryShare > 1 },
@@ -151,8 +147,8 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validatePool() error {
-	if least := c.Consumer.Claimers + c.Consumer.Finalizers + 4; c.Postgres.PoolSize < least {
-		return fmt.Errorf("postgres-pool-size is %d: use at least %d, that is claimers, finalizers and 4 more", c.Postgres.PoolSize, least)
+	if least := c.Consumer.Claimers + c.Consumer.Finalizers + 8; c.Postgres.PoolSize < least {
+		return fmt.Errorf("postgres-pool-size is %d: use at least %d, that is claimers, finalizers and 8 more for the relay and the sweep", c.Postgres.PoolSize, least)
 	}
 	return nil
 }

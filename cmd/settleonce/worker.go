@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// startTimeout bounds the checks at the start of a role.
+const startTimeout = 30 * time.Second
+
+// worker is what the roles of one process share: one pool, one Kafka client, one
+// registry of channels.
+type worker struct {
+	cfg      *config.Config
+	log      zerolog.Logger
+	metrics  *telemetry.Metrics
+	admin    *telemetry.Admin
+	pool     *pgxpool.Pool
+	kafka    *kafka.Client
+	store    *store.Store
+	topics   payment.Topics
+	channels *channel.Registry
+
+	closers []func()
+}
+
+// openWorker connects, checks the preconditions of the guarantees, and returns
+// what roles need. The role's name shows in logs and in pg_stat_activity.
+func openWorker(ctx context.Context, p process, c *config.Config, role string) (*worker, error) {
+	log, err := newLogger(p, c)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{
+		cfg: c, log: log.With().Str("role", role).Logger(),
+		metrics: telemetry.NewMetrics(buildInfo().Version), topics: payment.NewTopics(c.Topics.Prefix),
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the start took longer than %s", startTimeout))
+	defer cancel()
+	if err := w.open(ctx, role); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *worker) open(ctx context.Context, role string) error {
+	var err error
+	if w.channels, err = w.openChannels(); err != nil {
+		return err
+	}
+	if w.kafka, err = openKafka(ctx, w.cfg, w.log); err != nil {
+		return err
+	}
+	w.closers = append(w.closers, w.kafka.Close)
+	if w.pool, err = openPool(ctx, w.cfg, role); err != nil {
+		return err
+	}
+	w.closers = append(w.closers, w.pool.Close)
+	w.store = store.New(store.Config{Pool: w.pool, Topics: w.topics, Logger: w.log})
+	if err := checkStart(ctx, w); err != nil {
+		return err
+	}
+	return w.openAdmin()
+}
+
+func (w *worker) close() {
+	for i := len(w.closers) - 1; i >= 0; i-- {
+		w.closers[i]()
+	}
+}
+
+func (w *worker) openChannels() (*channel.Registry, error) {
+	entries := make(map[string]channel.Entry, len(w.cfg.Channels))
+	for name, c := range w.cfg.Channels {
+		adapter, err := sim.NewAdapter(sim.AdapterConfig{
+			BaseURL: c.URL, Capabilities: c.Capabilities, MaxIdle: c.Capabilities.MaxInFlight,
+		})
+		if err != nil {
+			return nil, asUsage(fmt.Errorf("channel %s: %w", name, err))
+		}
+		w.closers = append(w.closers, adapter.Close)
+		entries[name] = channel.Entry{Adapter: adapter, Capabilities: c.Capabilities}
+	}
+	registry, err := channel.NewRegistry(entries)
+	return registry, asUsage(err)
+}
+
+func (w *worker) openAdmin() error {
+	w.metrics.CollectSnapshot(snapshotOf(w.store), w.log)
+	if w.cfg.Admin.Address == "" {
+		return nil
+	}
+	var err error
+	w.admin, err = telemetry.NewAdmin(telemetry.AdminConfig{
+		Address: w.cfg.Admin.Address, PProf: w.cfg.Admin.PProf, Metrics: w.metrics, Log: w.log,
+	})
+	if err != nil {
+		return err
+	}
+	w.admin.Ready("kafka", remember(5*time.Second, w.kafka.Ping))
+	w.admin.Ready("postgres", w.pool.Ping)
+	w.admin.Ready("migrations", remember(30*time.Second, func(ctx context.Context) error { return checkMigrations(ctx, w.pool) }))
+	return nil
+}
+
+// role is one of the jobs of a process. Run drains when its context ends.
+type role struct {
+	name string
+	run  func(context.Context) error
+}
+
+// run runs the roles and the admin endpoints until ctx ends or one fails; then
+// all drain. The endpoints go on until the last role has drained.
+func (w *worker) run(ctx context.Context, roles ...role) error {
+	ended, endAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	defer endAdmin()
+	served := make(chan error, 1)
+	if err := w.serveAdmin(ended, served); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range roles {
+		group.Go(func() error {
+			w.log.Info().Str("role", r.name).Msg("running")
+			if err := r.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("role %s: %w", r.name, err)
+			}
+			return nil
+		})
+	}
+	if w.admin != nil {
+		context.AfterFunc(ctx, w.admin.Drain)
+	}
+	err := group.Wait()
+	endAdmin()
+	return errors.Join(err, <-served)
+}
+
+func (w *worker) serveAdmin(ctx context.Context, served chan<- error) error {
+	if w.admin == nil {
+		served <- nil
+		return nil
+	}
+	if err := w.admin.Listen(ctx); err != nil {
+		return err
+	}
+	go func() { served <- w.admin.Run(ctx) }()
+	return nil
+}
+
+// snapshotOf turns the store's overview into gauges.
+func snapshotOf(s *store.Store) telemetry.SnapshotFunc {
+	return func(ctx context.Context) (telemetry.Snapshot, error) {
+		o, err := s.Overview(ctx)
+		if err != nil {
+			return telemetry.Snapshot{}, err
+		}
+		snapshot := telemetry.Snapshot{
+			OldestUnresolved: make(map[string]time.Duration), RetryQueue: make(map[string]int64), ReviewItems: o.Reviews,
+			OutboxPending: o.Outbox, OutboxParked: o.OutboxParked, OutboxOldest: o.OutboxOldest,
+		}
+		ages := make(map[[2]string]int64)
+		for _, c := range o.Open {
+			state := c.State.String()
+			ages[[2]string{state, c.Age}] += c.Count
+			snapshot.OldestUnresolved[state] = max(snapshot.OldestUnresolved[state], c.Oldest)
+			if c.State == payment.Unknown && c.Queries < len(payment.Tiers) {
+				snapshot.RetryQueue[payment.Tiers[c.Queries].String()] += c.Count
+			}
+		}
+		for key, n := range ages {
+			snapshot.Unresolved = append(snapshot.Unresolved, telemetry.UnresolvedCount{State: key[0], Age: key[1], Count: n})
+		}
+		for _, c := range o.Channels {
+			snapshot.Channels = append(snapshot.Channels, telemetry.ChannelState(c))
+		}
+		return snapshot, nil
+	}
+}
