@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,6 +110,7 @@ func download(ctx context.Context, work, unpacked string) error {
 		return context.Cause(ctx)
 	case err = <-result:
 	}
+	http.DefaultClient.CloseIdleConnections() // it fetched with that one
 	switch {
 	case err == nil:
 		return errors.Join(errors.New("postgres started on an empty folder"), library.Stop())
