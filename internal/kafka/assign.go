@@ -76,10 +76,24 @@ func (g *generation) startEarliest(ctx context.Context, parts []*partition) erro
 // including, latest.
 type offsetRange struct{ earliest, latest int64 }
 
-// listOffsets asks for the log's ends; latest is the high watermark.
+// listOffsets asks for the log's ends; latest is the high watermark. A layout
+// that is old, or a topic that was just made, gets a few more tries.
 func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
+	for attempt := 1; ; attempt++ {
+		got, err := c.tryListOffsets(ctx, want)
+		if err == nil || attempt == 8 {
+			return got, err
+		}
+		c.refresh()
+		if sleep(ctx, refreshEvery) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) tryListOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
 	req := &kafkago.ListOffsetsRequest{Addr: c.addr, Topics: make(map[string][]kafkago.OffsetRequest)}
 	for topic, ids := range want {
 		for _, id := range ids {
@@ -88,14 +102,12 @@ func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[to
 	}
 	got, err := c.library().ListOffsets(ctx, req)
 	if err != nil {
-		c.refresh()
 		return nil, err
 	}
 	out := make(map[topicPartition]offsetRange)
 	for topic, parts := range got.Topics {
 		for _, p := range parts {
 			if p.Error != nil {
-				c.refresh()
 				return nil, fmt.Errorf("topic %s partition %d: %w", topic, p.Partition, p.Error)
 			}
 			out[topicPartition{topic, p.Partition}] = offsetRange{p.FirstOffset, p.LastOffset}
@@ -104,7 +116,7 @@ func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[to
 	for topic, ids := range want {
 		for _, id := range ids {
 			if _, ok := out[topicPartition{topic, id}]; !ok {
-				return nil, fmt.Errorf("topic %s partition %d: the broker left it out of its answer", topic, id)
+				return nil, fmt.Errorf("topic %s partition %d: %w", topic, id, errLeftOut)
 			}
 		}
 	}

@@ -318,7 +318,7 @@ func (c *Consumer) leave(group *kafkago.ConsumerGroup, conns *connSet) {
 		defer close(closed)
 		_ = group.Close()
 	}()
-	t := time.NewTimer(c.cfg.DrainTimeout)
+	t := time.NewTimer(c.cfg.SessionTimeout / 2)
 	defer t.Stop()
 	select {
 	case <-closed:

@@ -35,6 +35,8 @@ type generation struct {
 	partitions []*partition
 	cancel     context.CancelCauseFunc
 
+	commitFailed bool // of the commit loop, then of the drain
+
 	// Set before drained is closed, read after.
 	drained chan struct{}
 	fatal   error
@@ -221,8 +223,12 @@ func (g *generation) commit() {
 	if len(offsets) == 0 {
 		return
 	}
-	if err := g.gen.CommitOffsets(offsets); err != nil {
+	err := g.gen.CommitOffsets(offsets)
+	if err != nil && !g.commitFailed {
 		g.log.Warn().Err(err).Msg("committing offsets failed, records may be delivered again")
+	}
+	g.commitFailed = err != nil
+	if err != nil {
 		return
 	}
 	for _, p := range g.partitions {

@@ -29,21 +29,17 @@ func (s *suite) leaders(t *testing.T, topics ...string) int {
 	cl := s.kgo(t, kgo.ConsumeTopics(topics...))
 	seen := make(map[int32]bool)
 	for _, topic := range topics {
-		n := s.partitions(t, topic)
-		for p := range n {
-			require.NoError(t, s.refreshed(t, cl, topic))
-			leader, _, err := cl.PartitionLeader(topic, int32(p)) //nolint:gosec // small
-			require.NoError(t, err)
-			seen[leader] = true
+		for p := range s.partitions(t, topic) {
+			eventually(t, func() bool {
+				leader, _, err := cl.PartitionLeader(topic, int32(p)) //nolint:gosec // small
+				if err == nil && leader >= 0 {
+					seen[leader] = true
+				}
+				return seen[leader]
+			}, "leader of %s/%d", topic, p)
 		}
 	}
 	return len(seen)
-}
-
-func (s *suite) refreshed(t *testing.T, cl *kgo.Client, topic string) error {
-	t.Helper()
-	eventually(t, func() bool { _, _, err := cl.PartitionLeader(topic, 0); return err == nil }, "metadata of %s", topic)
-	return nil
 }
 
 func (s *suite) partitions(t *testing.T, topic string) int {

@@ -53,6 +53,9 @@ func (s *suite) joinWith(t *testing.T, client *kafka.Client, cfg kafka.ConsumerC
 	if cfg.CommitInterval == 0 {
 		cfg.CommitInterval = 20 * time.Millisecond
 	}
+	if cfg.DrainTimeout == 0 {
+		cfg.DrainTimeout = 200 * time.Millisecond
+	}
 	consumer, err := client.NewConsumer(cfg)
 	require.NoError(t, err)
 	m.consumer = consumer

@@ -97,7 +97,9 @@ func (s *suite) expectIdle(t *testing.T) {
 	eventually(t, func() bool {
 		before := s.faults.Count(apiFetch)
 		<-time.After(time.Second)
-		return s.faults.Count(apiFetch)-before <= 6
+		n := s.faults.Count(apiFetch) - before
+		t.Log(n, "fetches")
+		return n <= 6
 	}, "few fetches")
 }
 
