@@ -87,15 +87,22 @@ func (r *Rules) whyReview(l store.Locked) string {
 	}
 }
 
-// Delayed puts a check off that budget, breaker or limits stopped. It is not one
-// of the three (G13).
-func (r *Rules) Delayed(lease int64, pause time.Duration) func(store.Locked) *store.Change {
+// PutOff delays a check that budget or breaker stopped. It is not one of the
+// three (G13). The pauses grow, so that thousands that wait cost little.
+func (r *Rules) PutOff(lease int64) func(store.Locked) *store.Change {
 	return func(l store.Locked) *store.Change {
 		if !holds(l, lease) {
 			return nil
 		}
-		return delayed(l, pause)
+		return waited(l, time.Second, 30*time.Second)
 	}
+}
+
+// waited is one more round of waiting, with a pause that grows.
+func waited(l store.Locked, first, longest time.Duration) *store.Change {
+	c := delayed(l, backoff(l.Open.Watches, first, longest))
+	c.Open.Watches++
+	return c
 }
 
 func delayed(l store.Locked, pause time.Duration) *store.Change {
@@ -144,9 +151,7 @@ func (r *Rules) queryAnswer(l store.Locked, q Check, a payment.Answer) *store.Ch
 		return r.notFound(l, q)
 	case a.Class.EndsPermit():
 		// The question reached nobody: not one of the three (G13).
-		c := delayed(l, latestOf(a.RetryAfter, backoff(l.Open.Watches, time.Second, 30*time.Second)))
-		c.Open.Watches++
-		return c
+		return waited(l, latestOf(a.RetryAfter, time.Second), 30*time.Second)
 	default:
 		return r.counted(l, "query without an answer: "+a.Cause)
 	}
@@ -191,8 +196,7 @@ func (r *Rules) firstNotFound(l store.Locked, q Check, caps channel.Capabilities
 	case channel.Never(after) || !caps.QueryCanSee(forgotten, q.Started):
 		return r.review(l, *l.Open, "commits may be lost, and the channel cannot show whether this was sent before", "not found")
 	case !q.Started.After(after):
-		c := delayed(l, after.Sub(l.Now)+jitter(time.Second))
-		return c
+		return delayed(l, after.Sub(l.Now)+jitter(time.Second))
 	}
 	open := *l.Open
 	open.QueryFirst = false
@@ -238,9 +242,7 @@ func (r *Rules) permit(l store.Locked, g Grant) *store.Change {
 	}
 	caps := r.capabilities(l)
 	if !g.Admitted {
-		c := delayed(l, backoff(l.Open.Watches, 250*time.Millisecond, 5*time.Second))
-		c.Open.Watches++
-		return c
+		return waited(l, 250*time.Millisecond, 5*time.Second)
 	}
 	deadline := l.Now.Add(r.SendWithin(caps))
 	if ok, why := caps.PermitsSend(l.Open.Sends, l.Now, deadline); !ok {
@@ -275,7 +277,7 @@ func (r *Rules) forbidden(l store.Locked) (payment.Code, *store.Change) {
 		code, detail = payment.CodeChannelUnavailable, "its channel was not available for "+r.ParkedLimit.String()
 	case !caps.SameIdentity(l.Payment.ChannelIdentity):
 		if _, configured := r.Channels.Get(l.Payment.Channel); !configured && never {
-			return payment.CodeChannelUnavailable, delayed(l, backoff(l.Open.Watches, time.Second, time.Minute))
+			return payment.CodeChannelUnavailable, waited(l, time.Second, time.Minute)
 		}
 		return payment.CodeChannelUnavailable, r.review(l, *l.Open, r.whyReview(l), "")
 	case l.Open.NoMoreSends:

@@ -319,7 +319,7 @@ func latestOf(a, b time.Duration) time.Duration { return max(a, b) }
 
 // backoff doubles from first to longest, with a fifth of jitter, forward only.
 func backoff(round int, first, longest time.Duration) time.Duration {
-	pause := first
+	pause, longest := first, max(first, longest)
 	for range min(round, 20) {
 		if pause *= 2; pause >= longest {
 			pause = longest

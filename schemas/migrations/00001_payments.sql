@@ -46,6 +46,7 @@ CREATE TABLE settleonce.payments (
     CHECK ((state IN (4, 5, 6)) = (ended_at IS NOT NULL)),
     CHECK (state = 6 OR (amount > 0 AND obligation_hash IS NOT NULL))
 ) WITH (fillfactor = 80);
+CREATE INDEX payments_created ON settleonce.payments USING brin (created_at) WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX payments_obligation ON settleonce.payments (obligation_hash) WHERE obligation_hash IS NOT NULL;
 
 -- One row per unresolved payment, gone with its outcome.
@@ -103,6 +104,7 @@ CREATE TABLE settleonce.deliveries (
     state      smallint    NOT NULL,
     version    integer     NOT NULL
 );
+CREATE INDEX deliveries_at ON settleonce.deliveries USING brin (at) WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX deliveries_payment ON settleonce.deliveries (payment);
 
 -- Messages on their way to Kafka, in Debezium's outbox convention. A published row is deleted, so what is here is

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/settleonce/settleonce/payment"
+)
+
+// RemoveExpired forgets what nothing can bring back (G14): payments that ended,
+// and whose latest copy, were one to come, would be judged stale; and history and
+// deliveries as old as that. It works in small batches, each its own
+// transaction, and returns the rows removed per table. A payment with an open
+// review item stays.
+func (s *Store) RemoveExpired(ctx context.Context, f payment.Freshness) (map[string]int64, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// What KeepUntil adds to the latest of claim, end and issuedAt.
+	keep := f.KeepUntil(now, time.Time{}, time.Time{}).Sub(now)
+	removed := map[string]int64{}
+	for _, step := range expirySteps {
+		for {
+			tag, err := s.pool.Exec(ctx, step.sql, keep, removeBatch)
+			if err != nil {
+				return removed, fmt.Errorf("remove expired rows of %s: %w", step.table, err)
+			}
+			removed[step.table] += tag.RowsAffected()
+			if tag.RowsAffected() < removeBatch {
+				break
+			}
+		}
+	}
+	return removed, nil
+}
+
+const removeBatch = 1000
+
+var expirySteps = []struct{ table, sql string }{
+	{"payments", `
+DELETE FROM settleonce.payments WHERE id IN (
+    SELECT p.id FROM settleonce.payments p
+    WHERE p.created_at < clock_timestamp() - $1::interval AND p.state IN (4, 5, 6)
+        AND greatest(p.created_at, p.ended_at, p.latest_issued_at) < clock_timestamp() - $1::interval
+        AND NOT EXISTS (SELECT FROM settleonce.review_items r WHERE r.payment = p.id AND r.closed_at IS NULL)
+    LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+	{"payment_history", `
+DELETE FROM settleonce.payment_history WHERE ctid IN (
+    SELECT h.ctid FROM settleonce.payment_history h
+    WHERE h.at < clock_timestamp() - $1::interval
+        AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = h.payment)
+    LIMIT $2)`},
+	{"deliveries", `
+DELETE FROM settleonce.deliveries WHERE ctid IN (
+    SELECT d.ctid FROM settleonce.deliveries d
+    WHERE d.at < clock_timestamp() - $1::interval
+        AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = d.payment)
+    LIMIT $2)`},
+}
+
+func (s *Store) now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return now, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, nil
+}
+
+// ClockAhead is how far the database's clock is ahead of this process's, to
+// about half a round trip.
+func (s *Store) ClockAhead(ctx context.Context) (time.Duration, error) {
+	before := time.Now()
+	now, err := s.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return now.Sub(before.Add(time.Since(before) / 2)), nil
+}
