@@ -71,7 +71,7 @@ func tear(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
-	_, err = file.WriteString(`{"at":"2026-11-30T10:00:00Z","kind":"exec`)
+	_, err = file.WriteString(`{"at":"2026-11-30T10:00:00Z","kind":"exec` + strings.Repeat("x", 10_000))
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 }

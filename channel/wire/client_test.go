@@ -149,26 +149,26 @@ func TestIdleConnectionThatWasClosed(t *testing.T) {
 func TestUnsolicitedAnswer(t *testing.T) {
 	t.Parallel()
 	const wrong = "HTTP/1.1 402 Payment Required\r\nContent-Length: 0\r\n\r\n"
-	tests := map[string]func(c *peerConn){
-		"with the answer": func(c *peerConn) { c.say(ok + wrong) },
-		"after it":        func(c *peerConn) { c.say(ok); c.say(wrong) },
-	}
-	for name, script := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			said := make(chan struct{}, 8)
-			p := serve(t, func(c *peerConn) {
-				for c.request() != nil {
-					script(c)
-					said <- struct{}{}
+	for _, together := range []bool{true, false} {
+		read, said := make(chan struct{}, 1), make(chan struct{}, 1)
+		p := serve(t, func(c *peerConn) {
+			for c.request() != nil {
+				if together {
+					c.say(ok + wrong)
+					<-read
+				} else {
+					c.say(ok)
+					<-read
+					c.say(wrong)
 				}
-			})
-			for range 3 {
-				r := p.post(timeout)
-				require.Equal(t, http.StatusOK, r.Status)
-				<-said
+				said <- struct{}{}
 			}
 		})
+		for range 3 {
+			require.Equal(t, http.StatusOK, p.post(timeout).Status)
+			read <- struct{}{}
+			<-said
+		}
 	}
 }
 
@@ -234,11 +234,13 @@ func TestNothingIsSent(t *testing.T) {
 	cancel()
 	past, cancelPast := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancelPast()
+	asleep := asleepContext{context.Background()}
 	good := wire.Request{Method: http.MethodGet, Target: "/"}
 	for name, r := range map[string]wire.Response{
 		"no deadline":         p.client.Do(context.Background(), good),
 		"cancelled":           p.client.Do(over, good),
 		"the deadline passed": p.client.Do(past, good),
+		"P23: woken up late":  p.client.Do(asleep, good),
 	} {
 		require.Equal(t, wire.NotSent, r.Fate, name)
 		require.Error(t, r.Err, name)
@@ -259,6 +261,12 @@ func TestNothingIsSent(t *testing.T) {
 	requests, _ := p.counts()
 	require.Zero(t, requests)
 }
+
+// asleepContext is that of a worker that was stopped past its deadline and runs
+// on before its timers do.
+type asleepContext struct{ context.Context }
+
+func (asleepContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
