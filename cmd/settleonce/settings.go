@@ -29,10 +29,21 @@ func (v *textValue) Type() string { return v.kind }
 // offer gives a command the flags of some groups of settings.
 func offer(cmd *cobra.Command, groups ...config.Group) {
 	for _, s := range config.GroupSettings(groups...) {
-		f := cmd.Flags().VarPF(&textValue{text: s.Default, kind: s.Type()}, s.Name, "", strings.ReplaceAll(s.Doc, "`", "'"))
-		if s.Type() == "bool" {
-			f.NoOptDefVal = "true"
-		}
+		offerSetting(cmd, s)
+	}
+}
+
+// offerOne gives a command the flag of one setting.
+func offerOne(cmd *cobra.Command, name string) {
+	if s, ok := config.Find(name); ok {
+		offerSetting(cmd, s)
+	}
+}
+
+func offerSetting(cmd *cobra.Command, s config.Setting) {
+	f := cmd.Flags().VarPF(&textValue{text: s.Default, kind: s.Type()}, s.Name, "", strings.ReplaceAll(s.Doc, "`", "'"))
+	if s.Type() == "bool" {
+		f.NoOptDefVal = "true"
 	}
 }
 
