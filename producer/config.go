@@ -37,10 +37,11 @@ type Config struct {
 	SASL SASL
 	// Prefix stands before the topic's name, "payment.commands". Defaults to none.
 	Prefix string
-	// Linger is how long a command waits for company in its batch. Defaults to 5 ms.
+	// Linger is how long an idle producer waits for company before it sends, at
+	// most 1 s. Defaults to none: under load batches form by themselves.
 	Linger time.Duration
-	// Attempts is how often a batch is sent before its outcome is reported as
-	// unknown. Defaults to 3.
+	// Attempts times Timeout is how long a command is tried before it is reported
+	// as unknown, whatever the context allows. Defaults to 3.
 	Attempts int
 	// Timeout bounds one attempt. Defaults to 5 s.
 	Timeout time.Duration

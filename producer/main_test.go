@@ -69,6 +69,9 @@ func newProducer(t *testing.T, cluster *kfake.Cluster, change func(*producer.Con
 	return p
 }
 
+// impatient gives up soon, for tests in which Kafka does not confirm.
+func impatient(c *producer.Config) { c.Attempts, c.Timeout = 1, 300*time.Millisecond }
+
 // reader reads a topic from its start.
 func reader(t *testing.T, cluster *kfake.Cluster, topic string) *kgo.Client {
 	t.Helper()
@@ -91,6 +94,19 @@ func take(t *testing.T, c *kgo.Client, n int) []*kgo.Record {
 	}
 	require.Len(t, records, n)
 	return records
+}
+
+// takeKeys reads until it has seen n different keys.
+func takeKeys(t *testing.T, c *kgo.Client, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	keys := make(map[string]bool)
+	for len(keys) < n {
+		fetches := c.PollFetches(ctx)
+		require.NoError(t, fetches.Err0(), "%d of %d keys", len(keys), n)
+		fetches.EachRecord(func(r *kgo.Record) { keys[string(r.Key)] = true })
+	}
 }
 
 // requireNoMore reads on until a record that was published after everything else,

@@ -66,10 +66,14 @@ func (p *Producer) Publish(ctx context.Context, cmds ...payment.Command) error {
 		messages[i] = p.message(&cmds[i], cmds[i].AppendJSON(nil))
 	}
 	err := p.publisher.Publish(ctx, messages...)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, kafka.ErrClosed):
+		return ErrClosed // by a Close between the look and the call
+	default:
+		return unknown(cmds, err)
 	}
-	return unknown(cmds, err)
 }
 
 // Close waits for commands under way, at most until ctx ends, and closes the

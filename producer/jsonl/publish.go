@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -76,8 +77,12 @@ type Report struct {
 // Complete reports whether every line was published.
 func (r *Report) Complete() bool { return r.Unknown == 0 && r.NotSent == 0 && r.Invalid == 0 }
 
+// batchTimeout is longer than a producer's own attempts take by default.
+const batchTimeout = 30 * time.Second
+
 // Publish sends the commands of an input in their order, and stops after a batch
-// of which nothing is known to have arrived, or when ctx ends. Publishing an input
+// of which nothing is known to have arrived, or when ctx ends; the batch under way
+// is finished first, within 30 s. Publishing an input
 // again is safe: a command that is in Kafka already is not charged again (G1).
 func Publish(ctx context.Context, p Publisher, in Input, opts Options) Report {
 	run := &run{publisher: p, total: len(in.Lines), opts: opts}
@@ -127,6 +132,9 @@ func (r *run) batch(ctx context.Context, lines []Line) error {
 	for i := range lines {
 		cmds[i] = lines[i].Command
 	}
+	// Ending in the middle would make all of it unknown for no reason.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+	defer cancel()
 	err := r.publisher.Publish(ctx, cmds...)
 	var unknown *producer.UnknownError
 	if err != nil && !errors.As(err, &unknown) {
