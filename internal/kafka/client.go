@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -144,7 +145,7 @@ func (c *Client) pingBroker(ctx context.Context, broker string) error {
 			return err
 		}
 	}
-	_, err = conn.ApiVersions()
+	_, err = conn.Brokers() // the first request that needs the authentication
 	return err
 }
 
@@ -204,6 +205,8 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("the broker does not speak TLS on this port: switch TLS off or use its TLS port: %w", err)
 	case strings.Contains(text, "certificate"):
 		return fmt.Errorf("the broker's certificate is not trusted: check the CA file and the host name in the broker address: %w", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("no answer in time: check the broker address, firewalls, and whether this port speaks TLS: %w", err)
 	case isHangUp(err) && c.cfg.SASL.Mechanism != "":
 		return fmt.Errorf("the broker hung up while authenticating user %q: check the SASL username, password and mechanism (%s): %w",
 			c.cfg.SASL.Username, c.cfg.SASL.Mechanism, err)

@@ -176,6 +176,9 @@ func (d *decoder) bytes(b protocol.Bytes) ([]byte, error) {
 		return nil, nil
 	}
 	n := b.Len()
+	if n == 0 {
+		return []byte{}, nil
+	}
 	if n > cap(d.arena)-len(d.arena) {
 		d.arena = make([]byte, 0, max(n, arenaSize))
 	}

@@ -41,10 +41,16 @@ func (c *Client) CommittedOffsets(ctx context.Context, group, topic string) (map
 	if err == nil {
 		err = res.Error
 	}
+	out := make(map[int]int64, len(ids))
+	for _, id := range ids {
+		out[id] = -1
+	}
+	if errors.Is(err, kafkago.GroupIdNotFound) {
+		return out, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read offsets of group %s: %w", group, err)
 	}
-	out := make(map[int]int64, len(ids))
 	for _, p := range res.Topics[topic] {
 		if p.Error != nil {
 			return nil, fmt.Errorf("read offsets of group %s, partition %d: %w", group, p.Partition, p.Error)

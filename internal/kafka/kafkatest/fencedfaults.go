@@ -100,7 +100,10 @@ func (s *suite) unresolved(t *testing.T, p *kafka.FencedProducer, topic string, 
 		require.ErrorIs(t, err, kafka.ErrUnresolved)
 		require.False(t, kafka.Permanent(err))
 	}
-	eventually(t, func() bool { return len(s.log(t, topic)[0]) > 0 }, "written")
+	eventually(t, func() bool {
+		ends, err := s.client.EndOffsets(s.context(t), topic)
+		return err == nil && ends[0] > 0
+	}, "written")
 }
 
 // The caller presents the same messages again: stored once.

@@ -155,7 +155,10 @@ func (s *suite) committed(t *testing.T, group, topic string) map[int]int64 {
 
 func (s *suite) eventuallyCommitted(t *testing.T, group, topic string, partition int, want int64) {
 	t.Helper()
-	eventually(t, func() bool { return s.committed(t, group, topic)[partition] == want }, "partition %d committed at %d", partition, want)
+	eventually(t, func() bool {
+		got, err := s.client.CommittedOffsets(s.context(t), group, topic)
+		return err == nil && got[partition] == want
+	}, "partition %d committed at %d", partition, want)
 }
 
 func eventually(t *testing.T, ok func() bool, msg string, args ...any) {
