@@ -14,10 +14,6 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Count
 	return register(m, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels))
 }
 
-func (m *Metrics) plainCounter(name, help string) prometheus.Counter {
-	return register(m, prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}))
-}
-
 func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return register(m, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels))
 }

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,15 +40,9 @@ type Metrics struct {
 	channelSeconds                                 *prometheus.HistogramVec
 	channelInFlight                                *prometheus.GaugeVec
 	batchSize, batchSeconds                        *prometheus.HistogramVec
-	lagMessages, lagSeconds                        *prometheus.GaugeVec
-	budgetSpent, budgetRefused, breakerOpened      *prometheus.CounterVec
+	budgetSpent, budgetRefused                     *prometheus.CounterVec
 	requeryLateness                                *prometheus.HistogramVec
-	relayPublished, relayErrors                    *prometheus.CounterVec
-	relayFenced                                    prometheus.Counter
-	relayDelay                                     prometheus.Histogram
-	relayShards                                    prometheus.Gauge
 	removed                                        *prometheus.CounterVec
-	stalled                                        prometheus.Counter
 }
 
 // NewMetrics declares every metric in a registry of its own, with those of the
@@ -58,7 +51,6 @@ func NewMetrics(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.declareConsumer()
 	m.declareChannel()
-	m.declareRelay()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := m.gauge("build_info", "Version of the binary; the value is always 1.", "version", "goversion")
 	info.WithLabelValues(version, runtime.Version()).Set(1)
@@ -77,11 +69,6 @@ func (m *Metrics) declareConsumer() {
 		prometheus.ExponentialBuckets(1, 2, 11), "kind")
 	m.batchSeconds = m.histogram("batch_duration_seconds", "Time of one database transaction, by kind.",
 		prometheus.ExponentialBuckets(0.0005, 2, 14), "kind")
-	m.lagMessages = m.gauge("consumer_lag_messages", "Records between the last finished one and the end of the partition.",
-		"topic", "partition")
-	m.lagSeconds = m.gauge("consumer_lag_seconds", "Age of the oldest record of the partition that is not finished.",
-		"topic", "partition")
-	m.stalled = m.plainCounter("consumer_stalls_total", "Partitions that made no progress until the watchdog ended the process.")
 }
 
 func (m *Metrics) declareChannel() {
@@ -92,23 +79,9 @@ func (m *Metrics) declareChannel() {
 	m.budgetSpent = m.counter("query_budget_spent_total", "Queries paid from the retry budget.", "channel")
 	m.budgetRefused = m.counter("query_budget_refused_total", "Queries put off because the retry budget was spent or the breaker open.",
 		"channel")
-	m.breakerOpened = m.counter("breaker_opened_total", "Times the breaker of a channel opened.", "channel", "reason")
 	m.requeryLateness = m.histogram("requery_lateness_seconds", "Time between due and the query that was sent, by tier.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 15, 60}, "tier")
 	m.removed = m.counter("retention_removed_total", "Rows that retention removed, by table.", "table")
-}
-
-func (m *Metrics) declareRelay() {
-	m.relayPublished = m.counter("relay_published_total", "Messages published from the outbox, by topic.", "topic")
-	m.relayErrors = m.counter("relay_errors_total", "Failures of the relay, by reason.", "reason")
-	m.relayFenced = m.plainCounter("relay_fenced_total", "Times this relay found that a newer owner of a shard had taken over.")
-	m.relayDelay = register(m, prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "relay_delay_seconds", Help: "Time between the commit of a message and its publication.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30, 300},
-	}))
-	m.relayShards = register(m, prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "relay_shards", Help: "Shards of the outbox that this process owns.",
-	}))
 }
 
 // Commands counts n deliveries with one result.
@@ -148,30 +121,6 @@ func (m *Metrics) Batch(kind string, size int, took time.Duration) {
 	}
 }
 
-// Lag sets how far a partition is behind: records, and the age of the oldest
-// unfinished one.
-func (m *Metrics) Lag(topic string, partition int, messages int64, age time.Duration) {
-	if m != nil {
-		m.lagMessages.WithLabelValues(topic, strconv.Itoa(partition)).Set(float64(messages))
-		m.lagSeconds.WithLabelValues(topic, strconv.Itoa(partition)).Set(age.Seconds())
-	}
-}
-
-// ForgetLag drops the lag of a partition that another process owns now.
-func (m *Metrics) ForgetLag(topic string, partition int) {
-	if m != nil {
-		m.lagMessages.DeleteLabelValues(topic, strconv.Itoa(partition))
-		m.lagSeconds.DeleteLabelValues(topic, strconv.Itoa(partition))
-	}
-}
-
-// Stalled counts a partition that the watchdog gave up on.
-func (m *Metrics) Stalled() {
-	if m != nil {
-		m.stalled.Inc()
-	}
-}
-
 // ChannelCallStarted counts a call that is under way; ChannelCallDone ends it.
 func (m *Metrics) ChannelCallStarted(channel, call string) {
 	if m != nil {
@@ -202,14 +151,6 @@ func (m *Metrics) BudgetRefused(channel string, n int) {
 	}
 }
 
-// BreakerOpened counts an opening of a channel's breaker. The reason is one of
-// few words, not an error's text.
-func (m *Metrics) BreakerOpened(channel, reason string) {
-	if m != nil {
-		m.breakerOpened.WithLabelValues(channel, reason).Inc()
-	}
-}
-
 // RequeryLateness records how long after its due time a query of a tier was sent.
 func (m *Metrics) RequeryLateness(tier string, late time.Duration) {
 	if m != nil {
@@ -221,41 +162,5 @@ func (m *Metrics) RequeryLateness(tier string, late time.Duration) {
 func (m *Metrics) Removed(table string, n int64) {
 	if m != nil {
 		m.removed.WithLabelValues(table).Add(float64(n))
-	}
-}
-
-// RelayPublished counts n messages published to a topic.
-func (m *Metrics) RelayPublished(topic string, n int) {
-	if m != nil {
-		m.relayPublished.WithLabelValues(topic).Add(float64(n))
-	}
-}
-
-// RelayDelay records the time between a message's commit and its publication.
-func (m *Metrics) RelayDelay(d time.Duration) {
-	if m != nil {
-		m.relayDelay.Observe(d.Seconds())
-	}
-}
-
-// RelayError counts a failure of the relay. The reason is one of few words, not
-// an error's text.
-func (m *Metrics) RelayError(reason string) {
-	if m != nil {
-		m.relayErrors.WithLabelValues(reason).Inc()
-	}
-}
-
-// RelayFenced counts that a newer owner had taken over a shard.
-func (m *Metrics) RelayFenced() {
-	if m != nil {
-		m.relayFenced.Inc()
-	}
-}
-
-// RelayShards sets how many shards this process owns.
-func (m *Metrics) RelayShards(n int) {
-	if m != nil {
-		m.relayShards.Set(float64(n))
 	}
 }

@@ -26,20 +26,12 @@ func touch(m *telemetry.Metrics) {
 	m.DeadLetters(payment.DeadUnreadable, 1)
 	m.Transitions(payment.Succeeded, 2)
 	m.Batch("claim", 500, time.Millisecond)
-	m.Lag("payment.commands", 3, 17, 2*time.Second)
-	m.Stalled()
 	m.ChannelCallStarted("sim", telemetry.CallSubmit)
 	m.ChannelCallDone("sim", telemetry.CallSubmit, payment.ClassSucceeded, 3*time.Millisecond)
 	m.BudgetSpent("sim", 1)
 	m.BudgetRefused("sim", 1)
-	m.BreakerOpened("sim", "failures")
 	m.RequeryLateness("1s", time.Millisecond)
 	m.Removed("payments", 5)
-	m.RelayPublished("payment.events", 9)
-	m.RelayDelay(time.Millisecond)
-	m.RelayError("publish")
-	m.RelayFenced()
-	m.RelayShards(16)
 }
 
 func someSnapshot(context.Context) (telemetry.Snapshot, error) {
@@ -58,6 +50,8 @@ func TestMetricNamesFollowTheRules(t *testing.T) {
 	m := telemetry.NewMetrics("v1")
 	touch(m)
 	m.CollectSnapshot(someSnapshot, zerolog.Nop())
+	m.CollectLag(someLag)
+	m.CollectRelay(someRelay)
 	problems, err := testutil.GatherAndLint(m.Registry())
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -78,16 +72,23 @@ func TestMetricNamesFollowTheRules(t *testing.T) {
 func TestNilMetricsDoNothing(t *testing.T) {
 	t.Parallel()
 	touch(nil)
-	var m *telemetry.Metrics
-	m.ForgetLag("payment.commands", 3)
 }
 
-func TestForgottenLagIsGone(t *testing.T) {
+func someLag() []telemetry.PartitionLag {
+	return []telemetry.PartitionLag{
+		{Topic: "payment.commands", Partition: 3, Messages: 17, Age: 2 * time.Second},
+		{Topic: "payment.commands", Partition: 4, Messages: -1},
+	}
+}
+
+func someRelay() telemetry.RelayStats {
+	return telemetry.RelayStats{Published: 9, PublishErrors: 1, Fenced: 1, Shards: 16}
+}
+
+func TestPartitionsOfUnknownLagAreAbsent(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")
-	m.Lag("a", 1, 5, time.Second)
-	m.Lag("a", 2, 6, time.Second)
-	m.ForgetLag("a", 1)
+	m.CollectLag(someLag)
 	n, err := testutil.GatherAndCount(m.Registry(), "settleonce_consumer_lag_messages")
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
