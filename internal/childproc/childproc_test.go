@@ -65,7 +65,7 @@ func TestStopKillsWhoDoesNotListen(t *testing.T) {
 
 func TestChildHasAGroupOfItsOwn(t *testing.T) {
 	t.Parallel()
-	p, _ := shell(t, "echo ready; sleep 60")
+	p, _ := shell(t, "echo ready; exec sleep 60")
 	group, err := syscall.Getpgid(p.Pid())
 	require.NoError(t, err)
 	require.Equal(t, p.Pid(), group, "Ctrl-C in our terminal must not reach it")
