@@ -2,7 +2,6 @@ package producer_test
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +76,7 @@ func TestNewCommandValidates(t *testing.T) {
 			t.Parallel()
 			_, err := producer.NewCommand(intent(test.change))
 			var invalid *payment.CommandError
-			require.True(t, errors.As(err, &invalid), "%v", err)
+			require.ErrorAs(t, err, &invalid)
 			require.Equal(t, test.field, invalid.Field)
 			require.NotEmpty(t, invalid.Problem)
 			require.NotContains(t, err.Error(), "4242", "an error must not repeat the value")

@@ -4,23 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer"
 )
-
-// exampleBrokers starts an embedded broker, where a service would name its own.
-func exampleBrokers() (brokers []string, stop func(), err error) {
-	kafka, err := devstack.StartKafka(devstack.KafkaConfig{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return kafka.Brokers(), func() { _ = kafka.Close() }, nil
-}
 
 // A mistake is found before anything is sent, and says what to change.
 func ExampleNewCommand() {
@@ -33,22 +24,18 @@ func ExampleNewCommand() {
 
 	intent.Currency = "EUR"
 	command, err := producer.NewCommand(intent)
-	fmt.Println(command.Amount, command.Currency, command.IdempotencyKey.Version(), err)
+	fmt.Println(command.Amount, command.Currency, err)
 	// Output:
 	// invalid command: currency: must be a current ISO 4217 code in capitals, like EUR
-	// 1999 EUR VERSION_4 <nil>
+	// 1999 EUR <nil>
 }
 
-// The command is made once and kept; what is unknown is published again.
+// Commands are made once and kept; what is unknown is published again.
 func ExampleProducer_Publish() {
-	brokers, stop, err := exampleBrokers()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	brokers, _, stop := exampleServices()
 	defer stop()
 	ctx := context.Background()
-	p, err := producer.New(producer.Config{Brokers: brokers, Attempts: 1})
+	p, err := producer.New(producer.Config{Brokers: brokers})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -63,21 +50,26 @@ func ExampleProducer_Publish() {
 		fmt.Println(err)
 		return
 	}
-	// Nobody has made the topic yet, so Kafka cannot confirm.
-	err = p.Publish(ctx, command)
-	var unknown *producer.UnknownError
-	if errors.As(err, &unknown) {
-		again := unknown.Again([]payment.Command{command})
-		fmt.Println(len(again), "to publish again, with the same key:", again[0].IdempotencyKey == command.IdempotencyKey)
+	commands := []payment.Command{command} // kept with the order, before this
+	for range 5 {
+		err = p.Publish(ctx, commands...)
+		unknown, ok := errors.AsType[*producer.UnknownError](err)
+		if !ok {
+			break
+		}
+		commands = unknown.Again(commands) // the same ones, with the same keys
 	}
-	// Output: 1 to publish again, with the same key: true
+	fmt.Println("published:", err == nil)
+	// Output: published: true
 }
 
 // The order and the command to pay it are stored together; the publisher brings
 // the command to Kafka, whatever is killed in between.
 func ExampleEnqueueTx() {
-	ctx := context.Background()
-	const dsn = "postgres://shop@localhost/shop"
+	brokers, dsn, stop := exampleServices()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	if err := producer.OutboxMigrate(ctx, dsn); err != nil {
 		fmt.Println(err)
 		return
@@ -97,18 +89,15 @@ func ExampleEnqueueTx() {
 		if err != nil {
 			return err
 		}
-		const insert = "INSERT INTO orders (id, payment_key) VALUES ($1, $2)"
-		if _, err := tx.Exec(ctx, insert, command.OrderID, command.IdempotencyKey); err != nil {
+		const order = "CREATE TABLE orders AS SELECT $1::text AS id, $2::uuid AS payment_key"
+		if _, err := tx.Exec(ctx, order, command.OrderID, command.IdempotencyKey); err != nil {
 			return err
 		}
 		return producer.EnqueueTx(ctx, tx, command)
 	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	fmt.Println("stored:", err == nil)
 
-	p, err := producer.New(producer.Config{Brokers: []string{"localhost:9092"}})
+	p, err := producer.New(producer.Config{Brokers: brokers})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -119,5 +108,23 @@ func ExampleEnqueueTx() {
 		fmt.Println(err)
 		return
 	}
-	_ = outbox.Run(ctx) // until ctx ends
+	running, end := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- outbox.Run(running) }()
+	waitUntilEmpty(ctx, pool) // a service runs on
+	end()
+	fmt.Println("published:", <-ended == nil)
+	// Output:
+	// stored: true
+	// published: true
+}
+
+func waitUntilEmpty(ctx context.Context, pool *pgxpool.Pool) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for left := 1; left > 0; <-tick.C {
+		if err := pool.QueryRow(ctx, "SELECT count(*) FROM settleonce_outbox.commands").Scan(&left); err != nil {
+			return
+		}
+	}
 }

@@ -2,15 +2,17 @@ package producer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/internal/pgtest"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer"
@@ -67,6 +69,16 @@ func newProducer(t *testing.T, cluster *kfake.Cluster, change func(*producer.Con
 		require.NoError(t, p.Close(ctx))
 	})
 	return p
+}
+
+// onProduce sees every produce request before the broker does.
+func onProduce(cluster *kfake.Cluster, see func(*kmsg.ProduceRequest)) {
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		if produce, ok := request.(*kmsg.ProduceRequest); ok {
+			see(produce)
+		}
+		return nil, nil, false //nolint:nilnil // how kfake spells "go on as if nobody had looked"
+	})
 }
 
 // impatient gives up soon, for tests in which Kafka does not confirm.
@@ -140,6 +152,45 @@ func asUnknown(t *testing.T, err error) *producer.UnknownError {
 	t.Helper()
 	require.ErrorIs(t, err, producer.ErrUnknown)
 	var unknown *producer.UnknownError
-	require.True(t, errors.As(err, &unknown))
+	require.ErrorAs(t, err, &unknown)
 	return unknown
+}
+
+// exampleT lets an example have what a test has.
+type exampleT struct {
+	testing.TB
+
+	cleanups []func()
+}
+
+func (e *exampleT) Helper() {}
+
+func (e *exampleT) Context() context.Context { return context.Background() }
+
+func (e *exampleT) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+
+func (e *exampleT) Errorf(format string, args ...any) { fmt.Printf(format, args...) }
+
+func (e *exampleT) FailNow() { panic("the example cannot go on") }
+
+func (e *exampleT) end() {
+	for _, f := range slices.Backward(e.cleanups) {
+		f()
+	}
+}
+
+// exampleServices starts a broker and a database, where a service would name its own.
+func exampleServices() (brokers []string, dsn string, stop func()) {
+	var t exampleT
+	kafka, err := devstack.StartKafka(devstack.KafkaConfig{})
+	require.NoError(&t, err)
+	t.Cleanup(func() { _ = kafka.Close() })
+	cluster, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers()...))
+	require.NoError(&t, err)
+	defer cluster.Close()
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "payment.commands", NumPartitions: 16, ReplicationFactor: 1}}
+	_, err = request.RequestWith(context.Background(), cluster)
+	require.NoError(&t, err)
+	return kafka.Brokers(), pgtest.DSN(&t, nil), t.end
 }

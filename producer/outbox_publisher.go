@@ -140,7 +140,7 @@ func (o *OutboxPublisher) Run(ctx context.Context) error {
 
 func backoff(failures int) time.Duration {
 	pause := backoffMin << min(failures-1, 10)
-	return rand.N(min(pause, backoffMax)) + backoffMin //nolint:gosec // jitter, not a secret
+	return rand.N(min(pause, backoffMax)) + backoffMin
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -105,7 +105,7 @@ func TestOutboxMigrateWithoutRights(t *testing.T) {
 
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.User, cfg.Password = name, "x"
-	require.NoError(t, producer.OutboxMigrate(t.Context(), fmt.Sprintf("postgres://%s:x@%s:%d/%s?sslmode=disable",
+	require.NoError(t, producer.OutboxMigrate(t.Context(), fmt.Sprintf("user=%s password=x host=%s port=%d dbname=%s sslmode=disable",
 		name, cfg.Host, cfg.Port, cfg.Database)))
 	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	require.NoError(t, err)
@@ -221,9 +221,9 @@ func TestOutboxPublisherKilledBetweenPublishAndDelete(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, killer.Close(t.Context())) }()
 	var requests, killed atomic.Int32
-	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+	onProduce(cluster, func(*kmsg.ProduceRequest) {
 		if requests.Add(1) > 1 {
-			return nil, nil, false
+			return
 		}
 		// The broker takes the request after this, with the database session gone.
 		tag, err := killer.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -231,7 +231,6 @@ WHERE datname = current_database() AND state = 'idle in transaction'`)
 		if err == nil {
 			killed.Add(int32(tag.RowsAffected()))
 		}
-		return nil, nil, false
 	})
 	p := newProducer(t, cluster, nil)
 	stop := run(t, pool, p, producer.OutboxConfig{})

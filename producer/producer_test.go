@@ -2,7 +2,6 @@ package producer_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -49,10 +48,7 @@ func TestPublishWaitsForAllReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t, "")
 	acks := make(chan int16, 1)
-	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		acks <- request.(*kmsg.ProduceRequest).Acks
-		return nil, nil, false
-	})
+	onProduce(cluster, func(request *kmsg.ProduceRequest) { acks <- request.Acks })
 	require.NoError(t, newProducer(t, cluster, nil).Publish(t.Context(), commands(t, 1)...))
 	require.EqualValues(t, -1, <-acks)
 }
@@ -113,13 +109,13 @@ func TestPublishValidatesAllBeforeTheFirstSend(t *testing.T) {
 	require.ErrorIs(t, err, producer.ErrInvalid)
 	require.NotErrorIs(t, err, producer.ErrUnknown)
 	var invalid *producer.InvalidError
-	require.True(t, errors.As(err, &invalid))
+	require.ErrorAs(t, err, &invalid)
 	require.Len(t, invalid.Commands, 3)
 	require.Equal(t, []int{1, 3, 4}, []int{invalid.Commands[0].Index, invalid.Commands[1].Index, invalid.Commands[2].Index})
 	require.ErrorContains(t, err, "amount")
 	require.ErrorContains(t, err, "2 more")
 	var reason *payment.CommandError
-	require.True(t, errors.As(err, &reason))
+	require.ErrorAs(t, err, &reason)
 	require.Equal(t, "amount", reason.Field)
 
 	requireNoMore(t, cluster, reader(t, cluster, "payment.commands"), "payment.commands")
@@ -188,12 +184,11 @@ func TestEndedContextLeavesUnknown(t *testing.T) {
 	cluster := broker(t, "")
 	release := make(chan struct{})
 	arrived := make(chan struct{})
-	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+	onProduce(cluster, func(*kmsg.ProduceRequest) {
 		cluster.SleepControl(func() {
 			close(arrived)
 			<-release
 		})
-		return nil, nil, false
 	})
 	p := newProducer(t, cluster, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -201,7 +196,7 @@ func TestEndedContextLeavesUnknown(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	asUnknown(t, p.Publish(ctx, commands(t, 1)...))
+	require.ErrorIs(t, p.Publish(ctx, commands(t, 1)...), producer.ErrUnknown)
 	close(release)
 	take(t, reader(t, cluster, "payment.commands"), 1) // it arrives all the same
 }

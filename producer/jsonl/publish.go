@@ -91,7 +91,7 @@ func Publish(ctx context.Context, p Publisher, in Input, opts Options) Report {
 	}
 	for _, problem := range in.Problems {
 		run.report.Invalid++
-		run.detail(Detail{Line: problem.Line, Status: Invalid, Problem: problem.Error()})
+		run.detail(Detail{Line: problem.Line, Status: Invalid, Problem: problem.String()})
 	}
 	if len(in.Problems) > 0 && !opts.SkipInvalid {
 		run.notSent(in.Lines, "other lines are invalid")

@@ -44,8 +44,8 @@ type Problem struct {
 	Sentence string
 }
 
-// Error reads like "line 17: amount must be between 1 and 9007199254740991 minor units".
-func (p Problem) Error() string {
+// String reads like "line 17: amount must be between 1 and 9007199254740991 minor units".
+func (p Problem) String() string {
 	if p.Field == "" {
 		return fmt.Sprintf("line %d: %s", p.Line, p.Sentence)
 	}
