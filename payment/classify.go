@@ -1,6 +1,9 @@
 package payment
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Op is which of a channel's operations an exchange belongs to.
 type Op int
@@ -165,12 +168,7 @@ func (r *classRow) covers(e Exchange) bool {
 }
 
 func anyOf[T comparable](list []T, wanted T) bool {
-	for _, item := range list {
-		if item == wanted {
-			return true
-		}
-	}
-	return list == nil
+	return list == nil || slices.Contains(list, wanted)
 }
 
 // statusKind is what a status number can mean for us.

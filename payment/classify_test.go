@@ -58,29 +58,33 @@ func brokenRule(e payment.Exchange, class payment.Class) string {
 	answered := e.Wire == payment.WireAnswered
 	success := answered && between(200, e.Status, 299)
 	submit, query := e.Operation == payment.OpSubmit, e.Operation == payment.OpQuery
+	needs := map[payment.Class]struct {
+		holds    bool
+		sentence string
+	}{
+		payment.ClassSucceeded: {
+			success && e.Verdict == payment.VerdictSettled && e.Echo == payment.EchoEqual,
+			"success needs a 2xx that says settled with an equal echo",
+		},
+		payment.ClassDeclined:       {answered && e.Verdict == payment.VerdictDeclined, "a decline is explicit"},
+		payment.ClassRefused:        {answered && e.Verdict == payment.VerdictRefused, "a refusal is explicit"},
+		payment.ClassNotFound:       {query && answered && e.Verdict == payment.VerdictNotFound, "only a query finds nothing"},
+		payment.ClassThrottled:      {answered && e.Status == 429 && (query || e.NotApplied), "throttled is a 429 that cannot have been applied"},
+		payment.ClassAccountRefused: {answered && (e.Status == 401 || e.Status == 403), "the account is refused by 401 and 403"},
+		payment.ClassMismatched:     {success, "evidence stands in a 2xx"},
+	}
+	if need, ok := needs[class]; ok && !need.holds {
+		return need.sentence
+	}
 	switch {
 	case e.Wire == payment.WireNoAnswer && class != payment.ClassUnknown:
 		return "no answer is never anything but unknown"
 	case (e.Wire == payment.WireNotSent) != (class == payment.ClassNotSent):
 		return "not sent is what was not sent, and nothing else"
-	case class == payment.ClassSucceeded && !(success && e.Verdict == payment.VerdictSettled && e.Echo == payment.EchoEqual):
-		return "success needs a 2xx that says settled with an equal echo"
-	case class == payment.ClassDeclined && !(answered && e.Verdict == payment.VerdictDeclined):
-		return "a decline is explicit"
-	case class == payment.ClassRefused && !(answered && e.Verdict == payment.VerdictRefused):
-		return "a refusal is explicit"
 	case answered && (e.Status >= 500 || e.Status < 200 || e.Status == 408 || between(300, e.Status, 399)) && class != payment.ClassUnknown:
 		return "5xx, 408, redirects and no status say nothing"
 	case (class == payment.ClassDeclined || class == payment.ClassRefused) && query && !success:
 		return "a query that fails says nothing about the payment"
-	case class == payment.ClassNotFound && !(query && answered && e.Verdict == payment.VerdictNotFound):
-		return "only a query finds nothing"
-	case class == payment.ClassThrottled && !(answered && e.Status == 429 && (query || e.NotApplied)):
-		return "throttled is a 429 that cannot have been applied"
-	case class == payment.ClassAccountRefused && !(answered && (e.Status == 401 || e.Status == 403)):
-		return "the account is refused by 401 and 403"
-	case class == payment.ClassMismatched && !success:
-		return "evidence stands in a 2xx"
 	case class.EndsPermit() && slices.Contains([]payment.Verdict{
 		payment.VerdictSettled, payment.VerdictAuthorized, payment.VerdictProcessing, payment.VerdictReversed, payment.VerdictDeclined,
 	}, e.Verdict) && answered:

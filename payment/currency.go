@@ -27,7 +27,7 @@ var exponents = currencyTable(map[int]string{
 func currencyTable(byExponent map[int]string) map[string]int {
 	table := make(map[string]int, 170)
 	for exponent, codes := range byExponent {
-		for _, code := range strings.Fields(codes) {
+		for code := range strings.FieldsSeq(codes) {
 			table[code] = exponent
 		}
 	}

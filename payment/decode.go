@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
 )
 
 // Decoded is what could be read of a record's value.
@@ -106,6 +108,7 @@ var requiredFields = [...]struct {
 
 type decoder struct {
 	scanner
+
 	command Command
 	strict  bool
 	seen    field
@@ -136,12 +139,11 @@ func (d *decoder) member(name string) bool {
 
 // known reads the value of a known field: a string into text, where there is one.
 func (d *decoder) known(f field, name string, text *string) bool {
-	switch f {
-	case fieldAmount:
+	if f == fieldAmount {
 		return d.amount()
-	case fieldMetadata:
+	}
+	if f == fieldMetadata {
 		return d.metadata()
-	default:
 	}
 	if d.space() != '"' {
 		d.reject(f, name, "must be a string; leave it out rather than null if it is optional")
@@ -218,26 +220,22 @@ func (d *decoder) reject(f field, name, sentence string) {
 
 // parsed takes the fields that are more than text.
 func (d *decoder) parsed(f field, name, content string) {
-	switch f {
-	case fieldKey:
-		key, ok := ParseKey(content)
-		if !ok {
-			d.reject(f, name, problemKey)
-		}
-		d.command.IdempotencyKey = key
-	case fieldFollows:
-		id, ok := parseUUID(content)
-		if !ok {
-			d.reject(f, name, problemUUID)
-		}
+	var ok bool
+	sentence := problemTime
+	switch name {
+	case "idempotencyKey":
+		sentence = problemKey
+		d.command.IdempotencyKey, ok = ParseKey(content)
+	case "follows":
+		var id uuid.UUID
+		sentence = problemUUID
+		id, ok = parseUUID(content)
 		d.command.Follows = &id
-	case fieldIssued:
-		issued, ok := parseTime(content)
-		if !ok {
-			d.reject(f, name, problemTime)
-		}
-		d.command.IssuedAt = issued
 	default:
+		d.command.IssuedAt, ok = parseTime(content)
+	}
+	if !ok {
+		d.reject(f, name, sentence)
 	}
 }
 

@@ -82,6 +82,19 @@ func TestDecodeAmountSpellings(t *testing.T) {
 	}
 }
 
+// An exponent beyond every integer type still says which way it goes.
+func TestDecodeAmountSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	c, thirty := sample(), strings.Repeat("9", 30)
+	for spelling, want := range map[string]string{
+		"1e-" + thirty: "whole number", "0.5": "whole number", "-1.5e-3": "whole number",
+		"1e" + thirty: "between 1 and", "-1e" + thirty: "between 1 and", "0e" + thirty: "between 1 and", "0e-" + thirty: "between 1 and",
+	} {
+		_, err := payment.DecodeCommand([]byte(strings.Replace(string(c.AppendJSON(nil)), "1999,", spelling+",", 1)))
+		require.ErrorContains(t, err, want, spelling)
+	}
+}
+
 // One misspelled optional field would be silently ignored by consumers.
 func TestDecodeStrictRefusesUnknownFields(t *testing.T) {
 	t.Parallel()

@@ -130,10 +130,13 @@ func TestFingerprintTellsBigAmountsApart(t *testing.T) {
 
 func TestFingerprintRefusesWhatIsNotText(t *testing.T) {
 	t.Parallel()
-	c := sample()
-	c.CustomerID = "cust-\xff"
-	_, err := c.Fingerprint()
-	require.ErrorIs(t, err, payment.ErrNotText)
+	for i := range 6 {
+		c := sample()
+		text := []*string{&c.OrderID, &c.Obligation, &c.Currency, &c.CustomerID, &c.PaymentMethod, &c.Channel}[i]
+		*text += "\xff"
+		_, err := c.Fingerprint()
+		require.ErrorIs(t, err, payment.ErrNotText)
+	}
 }
 
 func TestRawFingerprintIsNeverThatOfAValidCommand(t *testing.T) {

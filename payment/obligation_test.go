@@ -27,7 +27,7 @@ func groundCases() []groundCase {
 		-time.Hour, 0, payment.SuccessTolerance - time.Microsecond,
 		payment.SuccessTolerance, payment.SuccessTolerance + time.Microsecond, time.Hour,
 	}
-	var cases []groundCase
+	cases := make([]groundCase, 0, 3*3*3*4*6*2)
 	for _, holder := range ids {
 		for _, conflict := range ids {
 			for _, success := range ids {

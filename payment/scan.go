@@ -135,13 +135,26 @@ func hex4(raw string) rune {
 	}
 	var r rune
 	for i := 2; i < 6; i++ {
-		digit := strings.IndexByte("0123456789abcdef", raw[i]|0x20)
-		if digit < 0 || raw[i] < '0' {
+		digit := hexDigit(raw[i])
+		if digit < 0 {
 			return -1
 		}
-		r = r<<4 | rune(digit)
+		r = r<<4 | digit
 	}
 	return r
+}
+
+func hexDigit(b byte) rune {
+	switch {
+	case isDigit(b):
+		return rune(b - '0')
+	case b >= 'a' && b <= 'f':
+		return rune(b-'a') + 10
+	case b >= 'A' && b <= 'F':
+		return rune(b-'A') + 10
+	default:
+		return -1
+	}
 }
 
 // number reads a number token: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?

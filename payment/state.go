@@ -1,6 +1,9 @@
 package payment
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // State is where a payment stands. The numbers are stored; never renumber.
 type State int16
@@ -63,8 +66,9 @@ func (s State) Terminal() bool { return s == Succeeded || s == Declined || s == 
 // Unresolved reports whether a payment in this state holds its obligation.
 func (s State) Unresolved() bool { return s == Pending || s == Unknown || s == Review }
 
-// transitions is the one table of state changes. Zero is "no row yet". Review
-// leads to Rejected only for a payment that was never sent.
+// transitions is the one table of state changes. Zero is "no row yet". Only a
+// payment that is still pending may have been never sent, so only that one can
+// end as Rejected; one in review that was never sent is closed as Declined.
 var transitions = map[State][]State{
 	0:       {Pending, Rejected, Review, Succeeded, Declined},
 	Pending: {Unknown, Review, Succeeded, Declined, Rejected},
@@ -75,10 +79,5 @@ var transitions = map[State][]State{
 // CanBecome reports whether the table allows the change. Terminal states allow
 // none (G4, G9).
 func (s State) CanBecome(next State) bool {
-	for _, allowed := range transitions[s] {
-		if allowed == next {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(transitions[s], next)
 }

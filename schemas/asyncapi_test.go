@@ -26,35 +26,37 @@ type schemaReference struct {
 	Schema       reference `yaml:"schema"`
 }
 
+type kafkaTopic struct {
+	Topic         string         `yaml:"topic"`
+	Partitions    int            `yaml:"partitions"`
+	Configuration map[string]any `yaml:"topicConfiguration"`
+}
+
 type asyncAPI struct {
 	AsyncAPI string `yaml:"asyncapi"`
 	Channels map[string]struct {
-		Address  string
-		Messages map[string]reference
+		Address  string               `yaml:"address"`
+		Messages map[string]reference `yaml:"messages"`
 		Bindings struct {
-			Kafka struct {
-				Topic              string
-				Partitions         int
-				TopicConfiguration map[string]any `yaml:"topicConfiguration"`
-			}
-		}
-	}
+			Kafka kafkaTopic `yaml:"kafka"`
+		} `yaml:"bindings"`
+	} `yaml:"channels"`
 	Operations map[string]struct {
-		Action   string
-		Channel  reference
-		Messages []reference
-	}
+		Action   string      `yaml:"action"`
+		Channel  reference   `yaml:"channel"`
+		Messages []reference `yaml:"messages"`
+	} `yaml:"operations"`
 	Components struct {
 		Messages map[string]struct {
-			Title    string
-			Headers  schemaReference
-			Payload  schemaReference
+			Title    string          `yaml:"title"`
+			Headers  schemaReference `yaml:"headers"`
+			Payload  schemaReference `yaml:"payload"`
 			Examples []struct {
-				Headers any
-				Payload any
-			}
-		}
-	}
+				Headers any `yaml:"headers"`
+				Payload any `yaml:"payload"`
+			} `yaml:"examples"`
+		} `yaml:"messages"`
+	} `yaml:"components"`
 }
 
 func asyncAPIDocument(t *testing.T) asyncAPI {
@@ -108,12 +110,12 @@ func TestAsyncAPIChannelsAreTheTopics(t *testing.T) {
 	t.Parallel()
 	doc, topics := asyncAPIDocument(t), payment.NewTopics("")
 	want := append(topics.Requery[:], topics.Commands, topics.Replies, topics.Events, topics.DeadLetter, topics.Callbacks)
-	var got []string
+	got := make([]string, 0, len(doc.Channels))
 	for name, channel := range doc.Channels {
 		got = append(got, channel.Address)
 		require.Equal(t, channel.Address, channel.Bindings.Kafka.Topic, name)
 		require.Equal(t, 16, channel.Bindings.Kafka.Partitions, name)
-		require.Equal(t, []any{"delete"}, channel.Bindings.Kafka.TopicConfiguration["cleanup.policy"], name)
+		require.Equal(t, []any{"delete"}, channel.Bindings.Kafka.Configuration["cleanup.policy"], name)
 		for message, r := range channel.Messages {
 			require.Equal(t, "#/components/messages/"+message, r.Ref)
 			require.Contains(t, doc.Components.Messages, message)
@@ -145,8 +147,9 @@ func TestAsyncAPIOperationsMoveEveryMessage(t *testing.T) {
 // Every event type is a message of its own, so that downstream can subscribe by it.
 func TestAsyncAPIListsEveryEventType(t *testing.T) {
 	t.Parallel()
-	var titles []string
-	for _, message := range asyncAPIDocument(t).Components.Messages {
+	messages := asyncAPIDocument(t).Components.Messages
+	titles := make([]string, 0, len(messages))
+	for _, message := range messages {
 		titles = append(titles, message.Title)
 	}
 	for _, eventType := range []payment.EventType{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -99,7 +100,7 @@ func (w *walker) members(path []string, depth int) error {
 			return fmt.Errorf("has the name %q twice", payment.CleanText(name, payment.MaxMetadataKey))
 		}
 		seen[name] = true
-		if err := w.value(append(path[:len(path):len(path)], name), depth); err != nil {
+		if err := w.value(append(slices.Clip(path), name), depth); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (w *walker) members(path []string, depth int) error {
 
 func (w *walker) elements(path []string, depth int) error {
 	for w.tokens.More() {
-		if err := w.value(append(path[:len(path):len(path)], "[]"), depth); err != nil {
+		if err := w.value(append(slices.Clip(path), "[]"), depth); err != nil {
 			return err
 		}
 	}

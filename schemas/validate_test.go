@@ -17,19 +17,18 @@ import (
 
 // document is what the tests look at in a schema.
 type document struct {
-	Schema      string `json:"$schema"`
-	ID          string `json:"$id"`
-	Title       string
-	Description string
-	Required    []string
+	Schema      string   `json:"$schema"`
+	ID          string   `json:"$id"`
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	Required    []string `json:"required"`
 	Properties  map[string]struct {
-		Ref         string `json:"$ref"`
-		Description string
-		Enum        []any
-		Const       any
-		Examples    []any
-	}
-	Examples []json.RawMessage
+		Description string `json:"description"`
+		Enum        []any  `json:"enum"`
+		Const       any    `json:"const"`
+		Examples    []any  `json:"examples"`
+	} `json:"properties"`
+	Examples []json.RawMessage `json:"examples"`
 }
 
 func load(t *testing.T, kind schemas.Kind) document {

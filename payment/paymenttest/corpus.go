@@ -2,6 +2,7 @@ package paymenttest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/settleonce/settleonce/payment"
@@ -50,6 +51,15 @@ func invalid(name, field string, value object) Case {
 	return Case{Name: name, Value: value.JSON(), Identified: true, Reason: payment.DeadInvalid, Field: field}
 }
 
+// each makes one case of every value.
+func each(values []string, one func(value string) Case) []Case {
+	cases := make([]Case, len(values))
+	for i, value := range values {
+		cases[i] = one(value)
+	}
+	return cases
+}
+
 func validCases() []Case {
 	b := base()
 	cases := []Case{
@@ -80,10 +90,9 @@ func validCases() []Case {
 	}
 	spaced := strings.NewReplacer(`,"`, " ,\r\n\t\"", `":`, `" : `).Replace(string(b.JSON()))
 	cases = append(cases, Case{Name: "white space", Value: []byte(" \n" + spaced + "\t\r\n"), Valid: true, Identified: true})
-	for _, currency := range []string{"JPY", "KWD", "CLF"} {
-		cases = append(cases, good("currency "+currency, b.with("currency", quote(currency))))
-	}
-	return cases
+	return append(cases, each([]string{"JPY", "KWD", "CLF"}, func(currency string) Case {
+		return good("currency "+currency, b.with("currency", quote(currency)))
+	})...)
 }
 
 func unreadableCases() []Case {
@@ -111,10 +120,10 @@ func unreadableCases() []Case {
 		unreadable("nested far too deep", strings.Repeat(`{"a":`, 100_000)),
 		unreadable("arrays far too deep", strings.Repeat(`[`, 100_000)),
 	}
-	for _, number := range []string{"01", "+1", "1.", ".5", "1e", "1e+", "-", "--1", "0x10", "1_000", "NaN", "Infinity", "tru", "nul", "True", ""} {
-		cases = append(cases, unreadable("broken value "+number, body+`,"x":`+number+"}"))
-	}
-	return append(cases, unreadable("broken amount", strings.Replace(b, "1999", "01999", 1)))
+	cases = append(cases, unreadable("broken amount", strings.Replace(b, "1999", "01999", 1)))
+	return append(cases, each([]string{
+		"01", "+1", "1.", ".5", "1e", "1e+", "-", "--1", "0x10", "1_000", "NaN", "Infinity", "tru", "nul", "True", "",
+	}, func(number string) Case { return unreadable("broken value "+number, body+`,"x":`+number+"}") })...)
 }
 
 // namelessCases have no identity to answer under (B17).
@@ -130,24 +139,20 @@ func namelessCases() []Case {
 		nameless("amount wrong as well", "idempotencyKey", b.with("amount", `-1`).with("idempotencyKey", `""`)),
 		nameless("empty operation", "operation", b.with("operation", `""`)),
 	}
-	for _, key := range []string{
+	keys := each([]string{
 		`""`, `" "`, `null`, `42`, `{}`, `[]`, `"null"`, `"00000000-0000-0000-0000-000000000000"`,
 		`"ffffffff-ffff-ffff-ffff-ffffffffffff"`, quote(" " + Key), quote("{" + Key + "}"), quote("urn:uuid:" + Key),
 		quote(strings.ReplaceAll(Key, "-", "")), `"8e03978e-40d5-13e8-bc93-6894a57f9324"`,
 		`"8e03978e-40d5-53e8-bc93-6894a57f9324"`, `"8e03978e-40d5-73e8-bc93-6894a57f9324"`,
 		`"8e03978e-40d5-43e8-cc93-6894a57f9324"`, `"8e03978e-40d5-43e8-bc93-6894a57f932\u0000"`, `"order-1001"`,
-	} {
-		cases = append(cases, nameless("key "+key, "idempotencyKey", b.with("idempotencyKey", key)))
-	}
-	for _, caller := range []string{
+	}, func(key string) Case { return nameless("key "+key, "idempotencyKey", b.with("idempotencyKey", key)) })
+	callers := each([]string{
 		`""`, `" "`, `null`, `7`, `"Shop"`, `"-shop"`, `"shop "`, `"shop/x"`, `"shöp"`, `"shop\u0000"`, quote(strings.Repeat("a", 65)),
-	} {
-		cases = append(cases, nameless("caller "+caller, "caller", b.with("caller", caller)))
-	}
-	for _, name := range []string{"idempotencyKey", "caller", "operation"} {
-		cases = append(cases, nameless("no "+name, name, b.without(name)))
-	}
-	return cases
+	}, func(caller string) Case { return nameless("caller "+caller, "caller", b.with("caller", caller)) })
+	missing := each([]string{"idempotencyKey", "caller", "operation"}, func(name string) Case {
+		return nameless("no "+name, name, b.without(name))
+	})
+	return slices.Concat(cases, keys, callers, missing)
 }
 
 func invalidCases() []Case {
@@ -193,9 +198,9 @@ func invalidCases() []Case {
 		wrong[field] = text
 	}
 	for field, values := range wrong {
-		for _, value := range values {
-			cases = append(cases, invalid(fmt.Sprintf("%s %.40s", field, value), field, b.with(field, value)))
-		}
+		cases = append(cases, each(values, func(value string) Case {
+			return invalid(fmt.Sprintf("%s %.40s", field, value), field, b.with(field, value))
+		})...)
 	}
 	for _, m := range b[3:] {
 		cases = append(cases, invalid("no "+m.name, m.name, b.without(m.name)))
@@ -206,9 +211,9 @@ func invalidCases() []Case {
 func metadataCases() []Case {
 	b := base()
 	entries := func(count, size int) string {
-		var list []string
-		for i := range count {
-			list = append(list, fmt.Sprintf(`"k%03d":%s`, i, quote(strings.Repeat("v", size))))
+		list := make([]string, count)
+		for i := range list {
+			list[i] = fmt.Sprintf(`"k%03d":%s`, i, quote(strings.Repeat("v", size)))
 		}
 		return "{" + strings.Join(list, ",") + "}"
 	}
@@ -222,14 +227,13 @@ func metadataCases() []Case {
 		invalid("8193 bytes of metadata", "metadata", b.with("metadata", strings.TrimSuffix(entries(15, 508), "}")+`,"k":`+quote(strings.Repeat("v", 512))+"}")),
 		invalid("metadata twice", "metadata", b.and("metadata", `{}`).and("metadata", `{}`)),
 	}
-	for _, value := range []string{
+	return append(cases, each([]string{
 		`null`, `[]`, `"x"`, `{"a":1}`, `{"a":null}`, `{"a":{"b":"c"}}`, `{"a":"1","a":"1"}`, `{"a":"1","\u0061":"2"}`, `{"":"x"}`,
 		`{"a\n":"x"}`, `{"a\u0000":"x"}`, `{"a":"\u0000"}`, `{"a":"\udead"}`,
 		"{" + quote(strings.Repeat("é", 65)) + `:"x"}`, `{"a":` + quote(strings.Repeat("é", 513)) + "}",
-	} {
-		cases = append(cases, invalid(fmt.Sprintf("metadata %.40s", value), "metadata", b.with("metadata", value)))
-	}
-	return cases
+	}, func(value string) Case {
+		return invalid(fmt.Sprintf("metadata %.40s", value), "metadata", b.with("metadata", value))
+	})...)
 }
 
 func quote(text string) string { return `"` + text + `"` }
