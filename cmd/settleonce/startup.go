@@ -25,8 +25,10 @@ import (
 
 // checkStart runs all checks of a role's start.
 func checkStart(ctx context.Context, w *worker) error {
-	for _, sentence := range w.cfg.Warnings() {
-		w.log.Warn().Msg(sentence)
+	if !w.quiet {
+		for _, sentence := range w.cfg.Warnings() {
+			w.log.Warn().Msg(sentence)
+		}
 	}
 	if err := checkMigrations(ctx, w.pool); err != nil {
 		return err

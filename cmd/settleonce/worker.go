@@ -35,7 +35,11 @@ type worker struct {
 	topics   payment.Topics
 	channels *channel.Registry
 
+	// started is called once the admin endpoints listen; nil for nobody.
+	started func()
 	closers []func()
+	// quiet leaves out what a development stack need not be told.
+	quiet bool
 }
 
 // openWorker connects, checks the preconditions of the guarantees, and returns
@@ -48,6 +52,7 @@ func openWorker(ctx context.Context, p process, c *config.Config, role string) (
 	w := &worker{
 		cfg: c, log: log.With().Str("role", role).Logger(),
 		metrics: telemetry.NewMetrics(buildInfo().Version), topics: payment.NewTopics(c.Topics.Prefix),
+		quiet: role == devRole,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the start took longer than %s", startTimeout))
 	defer cancel()
@@ -122,10 +127,12 @@ func (w *worker) openAdmin() error {
 type role struct {
 	name string
 	run  func(context.Context) error
+	// last ends after the others have drained: it publishes what they left.
+	last bool
 }
 
-// run runs the roles and the admin endpoints until ctx ends or one fails; then
-// all drain. The endpoints go on until the last role has drained.
+// run runs the roles and the admin endpoints until ctx ends or one of them
+// fails; then all drain. The endpoints answer until the last role has drained.
 func (w *worker) run(ctx context.Context, roles ...role) error {
 	ended, endAdmin := context.WithCancel(context.WithoutCancel(ctx))
 	defer endAdmin()
@@ -133,22 +140,50 @@ func (w *worker) run(ctx context.Context, roles ...role) error {
 	if err := w.serveAdmin(ended, served); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, r := range roles {
-		group.Go(func() error {
-			w.log.Info().Str("role", r.name).Msg("running")
-			if err := r.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("role %s: %w", r.name, err)
-			}
-			return nil
-		})
-	}
 	if w.admin != nil {
-		context.AfterFunc(ctx, w.admin.Drain)
+		defer context.AfterFunc(ctx, w.admin.Drain)()
 	}
-	err := group.Wait()
+	if w.started != nil {
+		w.started()
+	}
+	err := runStages(ctx, roles, w.log)
 	endAdmin()
 	return errors.Join(err, <-served)
+}
+
+// runStages runs all roles at once, and ends those that are last after the rest.
+func runStages(ctx context.Context, roles []role, log zerolog.Logger) error {
+	ctx, endFirst := context.WithCancel(ctx)
+	defer endFirst()
+	lastCtx, endLast := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLast()
+	first, firstCtx := errgroup.WithContext(ctx)
+	first.Go(func() error {
+		<-firstCtx.Done() // so that the first stage lasts as long as it is wanted
+		return nil
+	})
+	var last errgroup.Group
+	for _, r := range roles {
+		if r.last {
+			last.Go(func() error {
+				defer endFirst()
+				return r.start(lastCtx, log)
+			})
+			continue
+		}
+		first.Go(func() error { return r.start(firstCtx, log) })
+	}
+	err := first.Wait()
+	endLast()
+	return errors.Join(err, last.Wait())
+}
+
+func (r role) start(ctx context.Context, log zerolog.Logger) error {
+	log.Info().Msg(r.name + " runs")
+	if err := r.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("role %s: %w", r.name, err)
+	}
+	return nil
 }
 
 func (w *worker) serveAdmin(ctx context.Context, served chan<- error) error {

@@ -95,7 +95,6 @@ type Reconciler struct {
 	SweepEvery              time.Duration
 	SweepBatch, MaxInFlight int
 	RetentionEvery          time.Duration
-	RetentionBatch          int
 }
 
 // Channel is one payment provider and what it is known to promise.

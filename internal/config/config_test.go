@@ -232,6 +232,7 @@ func TestWarnings(t *testing.T) {
 		{"SETTLEONCE_POSTGRES_DSN=host=db user=app", "verify-full"},
 		{"SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true", "second charge"},
 		{"SETTLEONCE_LEASE=30s", "list the callers"},
+		{"SETTLEONCE_REPLICATION=1", "lost with one broker"},
 	}
 	for _, c := range cases {
 		l, err := config.Load(config.Input{Env: []string{c.env}})

@@ -106,7 +106,7 @@ var reconcilerSettings = []Setting{
 		target: func(c *Config) any { return &c.Reconciler.WatchMax },
 	},
 	{
-		Name: "sweep-interval", Group: GroupReconciler, Default: "1s",
+		Name: "sweep-interval", Group: GroupReconciler, Default: "250ms",
 		Doc:    "How often the database is searched for payments that are due without a wake-up.",
 		target: func(c *Config) any { return &c.Reconciler.SweepEvery },
 	},
@@ -121,14 +121,9 @@ var reconcilerSettings = []Setting{
 		target: func(c *Config) any { return &c.Reconciler.MaxInFlight },
 	},
 	{
-		Name: "retention-interval", Group: GroupReconciler, Default: "1m",
-		Doc:    "How often keys past their time are removed.",
+		Name: "retention-interval", Group: GroupReconciler, Default: "1h",
+		Doc:    "How often keys past their time are removed. Less often: more rows to remove at once.",
 		target: func(c *Config) any { return &c.Reconciler.RetentionEvery },
-	},
-	{
-		Name: "retention-batch", Group: GroupReconciler, Default: "1000",
-		Doc:    "Rows removed in one transaction, at most: a huge delete would hold up claims.",
-		target: func(c *Config) any { return &c.Reconciler.RetentionBatch },
 	},
 }
 

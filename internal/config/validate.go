@@ -116,12 +116,14 @@ var roleRules = []rule{
 		return c.Reconciler.WatchFirst < time.Second || c.Reconciler.WatchFirst > c.Reconciler.WatchMax
 	},
 		"watch-first must be at least 1s and at most watch-max: swap or change them"},
-	{func(c *Config) bool { return c.Reconciler.SweepEvery <= 0 || c.Reconciler.SweepEvery > time.Minute },
-		"sweep-interval must be above 0 and at most 1m: use 1s"},
+	{func(c *Config) bool {
+		return c.Reconciler.SweepEvery < 10*time.Millisecond || c.Reconciler.SweepEvery > time.Minute
+	},
+		"sweep-interval is out of range: use 250ms, 10ms to 1m"},
 	{func(c *Config) bool { return c.Reconciler.SweepBatch < 1 || c.Reconciler.MaxInFlight < 1 },
 		"sweep-batch or query-max-in-flight is below 1: use 200 and 128"},
-	{func(c *Config) bool { return c.Reconciler.RetentionEvery <= 0 || c.Reconciler.RetentionBatch < 1 },
-		"retention-interval or retention-batch is not positive: use 1m and 1000"},
+	{func(c *Config) bool { return c.Reconciler.RetentionEvery < time.Second },
+		"retention-interval is below 1s: use 1h"},
 }
 
 var (

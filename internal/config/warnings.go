@@ -22,6 +22,8 @@ func (c *Config) Warnings() []string {
 		"postgres connections to another machine are not verified: set postgres-sslmode to verify-full and postgres-tls-ca")
 	add(c.Postgres.AllowUnsafeDurability,
 		"postgres-allow-unsafe-durability is on: a crash of the database can lose claims, and a lost claim is a second charge")
+	add(c.Topics.Replication < 3,
+		"replication is below 3: an acknowledged command can be lost with one broker, use 3 brokers and set it to 3")
 	add(len(c.Callers.Namespaces) == 0,
 		"callers is empty: every producer that may write to the command topic may charge as any caller, list the callers")
 	return warnings

@@ -178,9 +178,12 @@ func (i inspection) durability() {
 	if i.topic.Config["unclean.leader.election.enable"] == "true" {
 		i.fault("allows unclean leader election, which loses acknowledged records: set unclean.leader.election.enable=false")
 	}
+	if i.topic.Replication < i.policy.Replication {
+		i.add(Warning, "has "+strconv.Itoa(i.topic.Replication)+" replicas instead of "+strconv.Itoa(i.policy.Replication)+
+			": add some, so that an acknowledged record survives a broker")
+	}
 	if i.topic.Replication <= minInsync {
-		i.add(Warning, "has "+strconv.Itoa(i.topic.Replication)+" replicas: use 3, so that an acknowledged record survives a broker")
-		return
+		return // nothing that min.insync.replicas could save
 	}
 	insync, told := i.number("min.insync.replicas")
 	switch {
