@@ -34,7 +34,7 @@ func TestConformanceApacheKafka(t *testing.T) {
 	})
 }
 
-func startKfake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+func startKfake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3)}, opts...)...)
 	require.NoError(t, err)

@@ -114,6 +114,7 @@ type chunk struct {
 	encoded  []byte
 	sequence int32
 	sent     bool // may be in the log
+	unsure   bool // an answer was lost or said nothing: an earlier send may be in the log, or still arrive
 	unknown  int  // answers "unknown topic" in a row
 }
 

@@ -12,12 +12,15 @@ func (f *fencedCall) plan(ctx context.Context) {
 	counts := f.partitionCounts(ctx)
 	open := make(map[laneKey]*chunk)
 	for i := range f.batches {
+		broken := f.batches[i].Producer.broken
 		for j := range f.batches[i].Messages {
 			r := ref{i, j}
 			m := f.message(r)
 			bound := recordBound(m)
 			n, known := counts[m.Topic]
 			switch {
+			case broken != nil:
+				f.set(r, broken)
 			case m.Topic == "":
 				f.set(r, ErrInvalidTopic)
 			case bound > maxMessageBytes:

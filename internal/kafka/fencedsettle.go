@@ -83,11 +83,16 @@ func (f *fencedCall) settle(k *chunk, err error) {
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrRenew, err))
 	case errors.Is(err, kafkago.UnknownTopicOrPartition) && k.unknown < 5:
 		k.unknown++
-		f.again(err)
-	case Permanent(classify(err)):
-		f.refused(k, classify(err))
+		f.again(k, err)
+	case !Permanent(classify(err)):
+		f.again(k, err)
+	case k.unsure:
+		// Refused now, but an earlier send may be in the log under this number.
+		// The next message must not get it: the broker would take it for a
+		// repetition and drop it.
+		f.drop(k.producer, fmt.Errorf("%w: refused after an answer was lost: %w", ErrRenew, err))
 	default:
-		f.again(err)
+		f.refused(k, classify(err))
 	}
 }
 
@@ -104,7 +109,8 @@ func isRenew(err error) bool {
 }
 
 // again leaves the chunk at the head of its queue, with its bytes.
-func (f *fencedCall) again(err error) {
+func (f *fencedCall) again(k *chunk, err error) {
+	k.unsure = true
 	f.unready++
 	f.client.refresh()
 	f.client.log.Debug().Err(err).Msg("publish not confirmed, sending the same bytes again")
@@ -119,8 +125,10 @@ func (f *fencedCall) pop(k *chunk) {
 	f.queues[k.topicPartition] = queue[1:]
 }
 
-// drop ends a producer's part of the call: nothing of it may go out any more.
+// drop ends a producer's part of the call: nothing of it may go out any more
+// under this epoch, whose numbers are lost track of.
 func (f *fencedCall) drop(p *FencedProducer, err error) {
+	p.broken = err
 	for tp, queue := range f.queues {
 		kept := queue[:0]
 		for _, k := range queue {

@@ -65,6 +65,9 @@ func (g *generation) run(genCtx context.Context) {
 	g.mu.Lock()
 	g.cancel = cancel
 	g.mu.Unlock()
+	if genCtx.Err() != nil {
+		cancel(errRevoked) // over before it began
+	}
 
 	cause := g.consume(ctx)
 	g.judge(cause)

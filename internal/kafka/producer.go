@@ -28,8 +28,9 @@ type FencedProducer struct {
 	producerID atomic.Int64
 	epoch      atomic.Int32
 
-	mu    sync.Mutex // held while publishing and renewing
-	lanes map[topicPartition]*lane
+	mu     sync.Mutex // held while publishing and renewing
+	lanes  map[topicPartition]*lane
+	broken error // publishes nothing until renewed: numbers may be in use that lanes do not know of
 }
 
 // lane is the numbering of one producer in one partition, in this epoch. One
@@ -82,6 +83,7 @@ func (p *FencedProducer) Renew(ctx context.Context) error {
 			p.producerID.Store(int64(session.ProducerID))
 			p.epoch.Store(int32(session.ProducerEpoch)) //nolint:gosec // an int16 on the wire
 			p.lanes = make(map[topicPartition]*lane)
+			p.broken = nil
 			return nil
 		}
 		err = fmt.Errorf("get a producer epoch for transactional id %q: %w", p.id, err)

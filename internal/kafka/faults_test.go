@@ -1,0 +1,243 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/settleonce/settleonce/internal/kafka"
+)
+
+// values reads a topic by partition.
+func readValues(t *testing.T, client *kafka.Client, topic string) map[int][]string {
+	t.Helper()
+	out := make(map[int][]string)
+	require.NoError(t, client.ReadAll(t.Context(), topic, func(r kafka.Record) error {
+		out[r.Partition] = append(out[r.Partition], string(r.Value))
+		return nil
+	}))
+	return out
+}
+
+func fenced(t *testing.T, client *kafka.Client, id string) *kafka.FencedProducer {
+	t.Helper()
+	p, err := client.NewFencedProducer(t.Context(), id)
+	require.NoError(t, err)
+	return p
+}
+
+func one(topic, key, value string) kafka.Message {
+	return kafka.Message{Topic: topic, Key: []byte(key), Value: []byte(value)}
+}
+
+// B6: every answer that says nothing, and every one that asks to come again,
+// leads to the same bytes again, and to one record.
+func TestFencedAbsorbsAmbiguousAnswers(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client, "p")
+	var want []string
+	for i, fault := range []*kerr.Error{
+		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.NotLeaderForPartition,
+		kerr.LeaderNotAvailable, kerr.UnknownServerError, kerr.KafkaStorageError, kerr.CorruptMessage, kerr.NetworkException,
+		kerr.UnknownTopicOrPartition, kerr.FencedLeaderEpoch,
+	} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault, Count: 3})
+		for range 2 {
+			value := fmt.Sprintf("%s %d", fault.Message, i)
+			want = append(want, value)
+			got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", value)}}})
+			require.NoError(t, got[0].Err(), fault.Message)
+		}
+	}
+	require.Equal(t, want, readValues(t, client, "t")[0])
+}
+
+// A refusal that follows a lost answer must not free the number: the broker may
+// hold the first send under it, and would drop the next message as a repetition.
+func TestFencedRefusedAfterLostAnswer(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(2, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client, "p")
+	publish := func(values ...string) error {
+		var msgs []kafka.Message
+		for _, v := range values {
+			msgs = append(msgs, one("t", "k", v))
+		}
+		return client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err()
+	}
+	cluster.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed},
+	)
+	require.ErrorIs(t, publish("1"), kafka.ErrRenew)
+	require.ErrorIs(t, publish("2"), kafka.ErrRenew, "until renewed")
+	require.NoError(t, p.Renew(t.Context()))
+	require.NoError(t, publish("2"))
+	require.Equal(t, []string{"1", "2"}, readValues(t, client, "t")[kafka.Partition([]byte("k"), 2)])
+}
+
+// What the broker refuses for good is reported by kind; nothing is lost track of.
+func TestFencedRefusals(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client, "p")
+	for fault, want := range map[*kerr.Error]error{
+		kerr.TopicAuthorizationFailed: kafka.ErrUnauthorized, kerr.InvalidTopicException: kafka.ErrInvalidTopic,
+		kerr.InvalidRecord: kafka.ErrRefused, kerr.MessageTooLarge: kafka.ErrMessageTooLarge, kerr.PolicyViolation: kafka.ErrRefused,
+	} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "no")}}})
+		require.ErrorIs(t, got[0].Err(), want)
+		require.True(t, kafka.Permanent(got[0].Err()))
+	}
+	for fault, want := range map[*kerr.Error]error{
+		kerr.InvalidProducerEpoch: kafka.ErrFenced, kerr.ProducerFenced: kafka.ErrFenced, kerr.UnknownProducerID: kafka.ErrRenew,
+	} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "no")}}})
+		require.ErrorIs(t, got[0].Err(), want)
+		require.False(t, kafka.Permanent(got[0].Err()))
+		require.NoError(t, p.Renew(t.Context()))
+	}
+	got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "yes")}}})
+	require.NoError(t, got[0].Err())
+	require.Equal(t, map[int][]string{0: {"yes"}}, readValues(t, client, "t"))
+}
+
+// A publisher replaces a numbering that the broker has lost.
+func TestPublisherRenumbers(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p, err := client.NewPublisher(kafka.PublisherConfig{})
+	require.NoError(t, err)
+	require.NoError(t, p.Publish(t.Context(), one("t", "k", "1")))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownProducerID})
+	require.NoError(t, p.Publish(t.Context(), one("t", "k", "2")))
+	require.NoError(t, p.Publish(t.Context(), one("t", "k", "3")))
+	require.NoError(t, p.Close(t.Context()))
+	require.ErrorIs(t, p.Publish(t.Context(), one("t", "k", "4")), kafka.ErrClosed)
+	require.Equal(t, []string{"1", "2", "3"}, readValues(t, client, "t")[0])
+}
+
+// B6: partitions change their leaders all the time, under publishers and
+// consumer: every message once, in order.
+func TestLeadersMove(t *testing.T) {
+	t.Parallel()
+	const partitions, rounds = 4, 60
+	cluster := startKfake(t, kfake.SeedTopics(partitions, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client, "p")
+	got := make(chan *kafka.Delivery, partitions*rounds*2)
+	consumer, err := client.NewConsumer(kafka.ConsumerConfig{Group: "g", Topics: []string{"t"}, Handler: handTo(got)})
+	require.NoError(t, err)
+	run(t, consumer)
+	want := make(map[int][]string)
+	for i := range rounds {
+		if i%3 == 0 {
+			cluster.ShufflePartitionLeaders()
+		}
+		var msgs []kafka.Message
+		for k := range 8 {
+			m := one("t", fmt.Sprintf("key-%d", k), fmt.Sprintf("%d-%d", k, i))
+			part := kafka.Partition(m.Key, partitions)
+			want[part] = append(want[part], string(m.Value))
+			msgs = append(msgs, m)
+		}
+		require.NoError(t, client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err())
+	}
+	require.Equal(t, want, readValues(t, client, "t"))
+	consumed := make(map[int][]string)
+	for range rounds * 8 {
+		d := <-got
+		consumed[d.Partition] = append(consumed[d.Partition], string(d.Value))
+	}
+	require.Equal(t, want, consumed)
+}
+
+// A fresh or moved coordinator, and commits that time out after they were
+// applied, cost no record.
+func TestConsumerSurvivesCoordinator(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	cluster.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.CoordinatorNotAvailable, Count: 2},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.CoordinatorLoadInProgress},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.NotCoordinator, Count: 2},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.RequestTimedOut, Count: 2},
+	)
+	p := fenced(t, client, "p")
+	var last atomic.Int64
+	consumer, err := client.NewConsumer(kafka.ConsumerConfig{
+		Group: "g", Topics: []string{"t"}, CommitInterval: 10 * time.Millisecond, JoinGroupBackoff: 20 * time.Millisecond,
+		HeartbeatInterval: 50 * time.Millisecond,
+		Handler: func(_ context.Context, batch []*kafka.Delivery) error {
+			last.Store(batch[len(batch)-1].Offset)
+			kafka.Finish(batch)
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	run(t, consumer)
+	for i := range 30 {
+		if i%10 == 5 {
+			cluster.RehashCoordinators()
+		}
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "v")}}})
+		require.NoError(t, got[0].Err())
+		require.Eventually(t, func() bool { return last.Load() == int64(i) }, 20*time.Second, time.Millisecond)
+	}
+	require.Eventually(t, func() bool {
+		offsets, err := client.CommittedOffsets(t.Context(), "g", "t")
+		return err == nil && offsets[0] == 30
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// Records that retention deleted before they were read are not skipped in
+// silence.
+func TestDeletedRecordsAreFatal(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client, "p")
+	publish := func() {
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "1"), one("t", "k", "2")}}})
+		require.NoError(t, got[0].Err())
+	}
+	publish()
+	cfg := kafka.ConsumerConfig{Group: "g", Topics: []string{"t"}}
+	got := make(chan *kafka.Delivery, 10)
+	cfg.Handler = handTo(got)
+	ctx, stop := context.WithCancel(t.Context())
+	consumer, err := client.NewConsumer(cfg)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- consumer.Run(ctx) }()
+	<-got
+	<-got
+	stop()
+	require.NoError(t, <-ended)
+	publish()
+	require.NoError(t, cluster.DeleteRecords("t", 0, 3))
+	err = consumer.Run(t.Context())
+	require.ErrorIs(t, err, kafka.ErrOffsetOutOfRange)
+	require.ErrorContains(t, err, "offset 2 is out of range (log holds 3 to 4)")
+
+	cfg.Group = "new"
+	fresh, err := client.NewConsumer(cfg)
+	require.NoError(t, err)
+	run(t, fresh)
+	require.Equal(t, int64(3), (<-got).Offset, "a new group starts at the earliest")
+}
