@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -110,7 +111,15 @@ type Batch struct {
 	// arrival of each partition.
 	Group string
 	Next  map[Partition]int64
+
+	// judged are the payments of this call's earlier transactions. The lease that
+	// opened them is this batch's too, and yet a later arrival of theirs is a
+	// repeat: it must not be permitted a second send (G1).
+	judged map[uuid.UUID]bool
 }
+
+// errNoLease guards the fence: 0 is what released payments carry (G11).
+var errNoLease = errors.New("a claim needs a lease other than 0")
 
 // Partition names a partition of a topic.
 type Partition struct {
@@ -123,6 +132,10 @@ type Partition struct {
 // outcome per arrival. On an error a prefix may have been recorded; claiming the
 // same batch again, with the same Lease, gives the same verdicts.
 func (s *Store) Claim(ctx context.Context, b Batch) ([]Outcome, error) {
+	if b.Lease == 0 {
+		return nil, errNoLease
+	}
+	b.judged = make(map[uuid.UUID]bool)
 	out := make([]Outcome, 0, len(b.Arrivals))
 	for rest := b.Arrivals; len(rest) > 0; {
 		n := distinctRun(rest)
@@ -208,6 +221,9 @@ func (s *Store) claimRun(ctx context.Context, b Batch, arrivals []Arrival, last 
 	if len(run.messages) > 0 {
 		s.wake()
 	}
+	for id := range run.first {
+		b.judged[id] = true
+	}
 	s.logClaims(run)
 	return run.outcomes, nil
 }
@@ -221,10 +237,13 @@ type claimRun struct {
 	// arrival that stands for it in the insert.
 	ids   []uuid.UUID
 	first map[uuid.UUID]int
-	order []int // indices of first arrivals, sorted by payment id
+	// order are the indices of first arrivals, sorted by payment id; news those of
+	// payments that no earlier transaction of this call has judged.
+	order, news []int
 
 	now      time.Time
 	inserted map[uuid.UUID]bool
+	sends    map[uuid.UUID]int // permits that are stored for what this batch opened
 	ground   map[uuid.UUID]payment.Ground
 	known    map[uuid.UUID]Payment
 
@@ -258,7 +277,7 @@ func newClaimRun(b Batch, arrivals []Arrival, topics payment.Topics) *claimRun {
 		batch: b, topics: topics, arrivals: arrivals,
 		ids: make([]uuid.UUID, len(arrivals)), first: make(map[uuid.UUID]int, len(arrivals)),
 		inserted: make(map[uuid.UUID]bool, len(arrivals)), ground: map[uuid.UUID]payment.Ground{},
-		known: map[uuid.UUID]Payment{}, issued: map[uuid.UUID]time.Time{},
+		sends: map[uuid.UUID]int{}, known: map[uuid.UUID]Payment{}, issued: map[uuid.UUID]time.Time{},
 		outcomes: make([]Outcome, len(arrivals)), order: make([]int, 0, len(arrivals)),
 	}
 	for i := range arrivals {
@@ -275,6 +294,11 @@ func newClaimRun(b Batch, arrivals []Arrival, topics payment.Topics) *claimRun {
 	// One order for all workers: two batches meet in the same row first, and wait
 	// instead of deadlocking. A clash of holds may still deadlock; it is run again.
 	slices.SortFunc(run.order, func(a, b int) int { return slices.Compare(run.ids[a][:], run.ids[b][:]) })
+	for _, i := range run.order {
+		if !b.judged[run.ids[i]] {
+			run.news = append(run.news, i)
+		}
+	}
 	return run
 }
 

@@ -53,7 +53,7 @@ SELECT id FROM ins`
 // that here (G15 ◆). It returns every payment that this lease opened, now or in
 // an earlier try whose commit was not answered: those are this batch's to send.
 const claimGround = `
-SELECT u.id, h.payment, s.id, s.ended_at, r.payment
+SELECT u.id, o.sends, h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) AS u(id, ns, ob, oh)
 JOIN settleonce.open_payments o ON o.payment = u.id AND o.lease = $5
 LEFT JOIN settleonce.obligation_holds h ON h.namespace = u.ns AND h.obligation = u.ob
@@ -76,9 +76,9 @@ const claimKnown = `
 SELECT p.id, p.caller, p.operation, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.state, p.version,
     coalesce(p.provider_reference, ''), coalesce(p.cause, ''), coalesce(p.detail, ''), p.blocked_by, p.latest_issued_at,
     coalesce(p.ended_at, 'epoch')
-FROM unnest($1::uuid[]) AS u(id)
+FROM unnest($1::uuid[], $3::boolean[]) AS u(id, again)
 JOIN settleonce.payments p ON p.id = u.id
-WHERE NOT EXISTS (SELECT FROM settleonce.open_payments o WHERE o.payment = u.id AND o.lease = $2)
+WHERE u.again OR NOT EXISTS (SELECT FROM settleonce.open_payments o WHERE o.payment = u.id AND o.lease = $2)
 ORDER BY p.id FOR NO KEY UPDATE OF p`
 
 func (run *claimRun) queueReads(b *pgx.Batch) {
@@ -86,25 +86,33 @@ func (run *claimRun) queueReads(b *pgx.Batch) {
 	if len(run.order) == 0 {
 		return
 	}
-	b.Queue(claimInsert, run.insertArguments()...).Query(func(rows pgx.Rows) error {
-		return scanEach(rows, func() error {
-			var id pgtype.UUID
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			run.inserted[id.Bytes] = true
-			return nil
-		})
+	if len(run.news) > 0 {
+		b.Queue(claimInsert, run.insertArguments()...).Query(run.scanInserted)
+		ids, namespaces, obligations, hashes := run.places()
+		b.Queue(claimGround, ids, namespaces, obligations, hashes, run.batch.Lease).Query(run.scanGround)
+	}
+	ids, again := make([]pgtype.UUID, len(run.order)), make([]bool, len(run.order))
+	for j, i := range run.order {
+		ids[j], again[j] = pgUUID(run.ids[i]), run.batch.judged[run.ids[i]]
+	}
+	b.Queue(claimKnown, ids, run.batch.Lease, again).Query(run.scanKnown)
+}
+
+func (run *claimRun) scanInserted(rows pgx.Rows) error {
+	return scanEach(rows, func() error {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		run.inserted[id.Bytes] = true
+		return nil
 	})
-	ids, namespaces, obligations, hashes := run.places()
-	b.Queue(claimGround, ids, namespaces, obligations, hashes, run.batch.Lease).Query(run.scanGround)
-	b.Queue(claimKnown, ids, run.batch.Lease).Query(run.scanKnown)
 }
 
 func (run *claimRun) places() ([]pgtype.UUID, []string, []string, []int64) {
-	n := len(run.order)
+	n := len(run.news)
 	ids, namespaces, obligations, hashes := make([]pgtype.UUID, n), make([]string, n), make([]string, n), make([]int64, n)
-	for j, i := range run.order {
+	for j, i := range run.news {
 		a := &run.arrivals[i]
 		ids[j], namespaces[j], obligations[j] = pgUUID(run.ids[i]), a.Namespace, a.Command.ObligationOrDefault()
 		hashes[j] = obligationHash(namespaces[j], obligations[j])
@@ -128,7 +136,7 @@ type insertColumns struct {
 
 func (run *claimRun) insertArguments() []any {
 	var c insertColumns
-	for _, i := range run.order {
+	for _, i := range run.news {
 		c.add(run.fresh(i), &run.arrivals[i])
 	}
 	return []any{c.id, c.caller, c.operation, c.key, c.fingerprint, c.fingerprintVersion, c.namespace, c.obligation, c.hash,
@@ -179,9 +187,11 @@ func (run *claimRun) scanGround(rows pgx.Rows) error {
 	return scanEach(rows, func() error {
 		var id, holder, success, conflict pgtype.UUID
 		var at pgtype.Timestamptz
-		if err := rows.Scan(&id, &holder, &success, &at, &conflict); err != nil {
+		var sends int
+		if err := rows.Scan(&id, &sends, &holder, &success, &at, &conflict); err != nil {
 			return err
 		}
+		run.sends[id.Bytes] = sends
 		run.ground[id.Bytes] = payment.Ground{
 			Holder: uuidPointer(holder), OpenConflict: uuidPointer(conflict),
 			LatestSuccess: uuidPointer(success), SuccessAt: at.Time,

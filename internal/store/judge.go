@@ -56,6 +56,7 @@ func (run *claimRun) judgeFresh(i int) Outcome {
 	if code, by := run.ground[p.ID].Verdict(p.ID, p.IssuedAt, p.Follows); code != "" {
 		return run.rejectClaimed(i, p, code, detailOf(code), by)
 	}
+	p.Sends = run.sends[p.ID] // only a permit that is stored is one
 	run.known[p.ID] = p
 	if p.Sends == 0 {
 		return Outcome{Verdict: Parked, Payment: &p}
