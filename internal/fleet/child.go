@@ -1,0 +1,177 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/childproc"
+)
+
+// Child is one process of a fleet.
+type Child struct {
+	// Name tells it apart: role and number.
+	Name string
+	// Admin is the address of its admin endpoints, or the simulator's.
+	Admin string
+	args  []string
+	env   []string
+	ready string
+	log   *os.File
+	proc  *childproc.Process
+	fleet *Fleet
+	// kills counts how often it was killed.
+	kills atomic.Int32
+}
+
+// StartWorker starts a process of the role ("consumer", "outbox", "reconciler" or
+// "all") and waits until it is ready. The number tells those of a role apart.
+func (f *Fleet) StartWorker(ctx context.Context, role string, number int, env ...string) (*Child, error) {
+	port, err := childproc.FreePort(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find a free port: %w", err)
+	}
+	admin := fmt.Sprintf("127.0.0.1:%d", port)
+	c := &Child{
+		Name: fmt.Sprintf("%s-%d", role, number), Admin: admin, fleet: f, args: []string{role}, ready: "http://" + admin + "/readyz",
+		env: append([]string{
+			"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_POSTGRES_DSN=" + f.dsn,
+			"SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix, "SETTLEONCE_ADMIN_ADDRESS=" + admin, "SETTLEONCE_REPLICATION=1",
+			"SETTLEONCE_CHANNEL_URL=" + f.SimURL(), "SETTLEONCE_CHANNEL_IDENTITY=sim fleet",
+		}, env...),
+	}
+	return c, f.launch(ctx, c)
+}
+
+func (f *Fleet) startSim(ctx context.Context) error {
+	f.cfg.Say("starting the channel simulator")
+	port, err := childproc.FreePort(ctx)
+	if err != nil {
+		return fmt.Errorf("find a free port: %w", err)
+	}
+	f.simPort = port
+	f.sim = &Child{
+		Name: "sim", Admin: fmt.Sprintf("127.0.0.1:%d", port), fleet: f, args: []string{"sim"}, ready: f.SimURL() + "/healthz",
+		env: []string{
+			fmt.Sprintf("SETTLEONCE_SIM_LISTEN=127.0.0.1:%d", port),
+			"SETTLEONCE_SIM_LEDGER=" + filepath.Join(f.cfg.Dir, "ledger"), "SETTLEONCE_SIM_BEHAVIOUR=" + f.cfg.SimBehaviour,
+		},
+	}
+	return f.launch(ctx, f.sim)
+}
+
+// launch starts the child and waits until it is ready; it is stopped with the
+// fleet.
+func (f *Fleet) launch(ctx context.Context, c *Child) error {
+	log, err := os.OpenFile(filepath.Join(f.cfg.Dir, c.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", c.Name, err)
+	}
+	c.log = log
+	f.closers = append(f.closers, c.stop)
+	return c.start(ctx)
+}
+
+func (c *Child) start(ctx context.Context) error {
+	proc, err := childproc.Start(ctx, childproc.Config{
+		Path: c.fleet.cfg.Binary, Args: c.args, Dir: c.fleet.cfg.Dir, Output: c.log,
+		Env: append(append(clean(os.Environ()), c.fleet.cfg.Env...), c.env...),
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	c.proc = proc
+	err = wait(ctx, 60*time.Second, func(ctx context.Context) error {
+		select {
+		case <-proc.Done():
+			return fmt.Errorf("%s ended: %w", c.Name, proc.Err())
+		default:
+			return c.askReady(ctx)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not become ready, see %s: %w\n%s", c.Name, c.log.Name(), err, tail(c.log.Name()))
+	}
+	return nil
+}
+
+func (c *Child) askReady(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.ready, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+	return nil
+}
+
+// Pid is the process's id now.
+func (c *Child) Pid() int { return c.proc.Pid() }
+
+// Kill ends the process at once, as a crash would (SIGKILL), and waits for its
+// end.
+func (c *Child) Kill() error {
+	c.kills.Add(1)
+	if err := c.proc.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", c.Name, err)
+	}
+	<-c.proc.Done()
+	return nil
+}
+
+// Kills is how often it was killed.
+func (c *Child) Kills() int { return int(c.kills.Load()) }
+
+// Restart starts it again after its end, with the same settings.
+func (c *Child) Restart(ctx context.Context) error { return c.start(ctx) }
+
+// Alive reports whether the process runs.
+func (c *Child) Alive() bool {
+	select {
+	case <-c.proc.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+func (c *Child) stop(ctx context.Context) error {
+	defer c.log.Close()
+	if c.proc == nil || !c.Alive() {
+		return nil
+	}
+	return c.proc.Stop(ctx, syscall.SIGTERM)
+}
+
+// clean leaves settings of ours out of the environment: children get theirs from
+// the fleet alone.
+func clean(env []string) []string {
+	var kept []string
+	for _, e := range env {
+		if !strings.HasPrefix(e, "SETTLEONCE_") {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// tail is the end of a log, for the error that says that its process failed.
+func tail(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data[max(0, len(data)-1500):])
+}

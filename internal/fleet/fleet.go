@@ -1,0 +1,210 @@
+// Package fleet runs settleonce as it is run for real, on one machine: a broker,
+// a database, the channel simulator, and any number of worker processes of every
+// role, each an operating-system process of its own that can be killed.
+//
+// The demo and the benchmark stand on it.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/settleonce/settleonce/internal/apachekafka"
+	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/topics"
+	"github.com/settleonce/settleonce/schemas"
+)
+
+// The kinds of brokers a fleet can start itself.
+const (
+	KafkaEmbedded = "embedded"
+	KafkaApache   = "apache"
+)
+
+// Config says what a fleet is made of.
+type Config struct {
+	// Binary is the settleonce program that children run. Defaults to this one.
+	Binary string
+	// Dir keeps data and logs. Defaults to a temporary folder, removed at the end.
+	Dir string
+	// Kafka is the broker to start: KafkaEmbedded (default) or KafkaApache.
+	Kafka string
+	// Brokers are used instead of starting any.
+	Brokers []string
+	// DSN is a database to use instead of a private server.
+	DSN string
+	// Prefix of all topics and groups. Defaults to none.
+	Prefix string
+	// SimBehaviour is the simulator's behaviour as JSON. Defaults to a provider at
+	// its best.
+	SimBehaviour string
+	// Env is added to every child's environment, as "NAME=value".
+	Env []string
+	// Say is told, in a few words, what is being started.
+	Say func(what string)
+	Log zerolog.Logger
+}
+
+// Fleet is what was started.
+type Fleet struct {
+	cfg     Config
+	brokers []string
+	dsn     string
+	sim     *Child
+	simPort int
+	client  *kafka.Client
+	closers []func(context.Context) error
+}
+
+// Start starts broker, database and simulator, and prepares tables and topics.
+// Workers are started one by one. Call Stop in any case.
+func Start(ctx context.Context, cfg Config) (*Fleet, error) {
+	f := &Fleet{cfg: cfg}
+	if f.cfg.Say == nil {
+		f.cfg.Say = func(string) {}
+	}
+	for _, step := range []func(context.Context) error{f.prepare, f.startKafka, f.startPostgres, f.ensureTopics, f.startSim} {
+		if err := step(ctx); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// Stop ends everything, the last started first. Data in a temporary folder is
+// removed.
+func (f *Fleet) Stop(ctx context.Context) error {
+	var err error
+	for i := len(f.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, f.closers[i](ctx))
+	}
+	f.closers = nil
+	return err
+}
+
+// Brokers are the addresses of the broker.
+func (f *Fleet) Brokers() []string { return f.brokers }
+
+// DSN is the address of the database. It may hold a password.
+func (f *Fleet) DSN() string { return f.dsn }
+
+// Client is a connection to the broker, closed with the fleet.
+func (f *Fleet) Client() *kafka.Client { return f.client }
+
+// SimURL is the simulator's address.
+func (f *Fleet) SimURL() string { return fmt.Sprintf("http://127.0.0.1:%d", f.simPort) }
+
+// Dir is where data and logs are.
+func (f *Fleet) Dir() string { return f.cfg.Dir }
+
+func (f *Fleet) prepare(context.Context) error {
+	if f.cfg.Binary == "" {
+		binary, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		f.cfg.Binary = binary
+	}
+	if f.cfg.Dir != "" {
+		return nil
+	}
+	dir, err := devstack.TempDir("settleonce-fleet-*")
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	f.cfg.Dir = dir
+	f.closers = append(f.closers, func(context.Context) error { return os.RemoveAll(dir) })
+	return nil
+}
+
+func (f *Fleet) startKafka(ctx context.Context) error {
+	switch {
+	case len(f.cfg.Brokers) > 0:
+		f.brokers = f.cfg.Brokers
+	case f.cfg.Kafka == KafkaApache:
+		if ok, reason := apachekafka.Available(ctx); !ok {
+			return fmt.Errorf("apache kafka cannot be started here: %s; use --kafka embedded", reason)
+		}
+		f.cfg.Say("starting Apache Kafka")
+		cluster, err := apachekafka.Start(ctx, apachekafka.Config{DataDir: filepath.Join(f.cfg.Dir, "kafka")})
+		if err != nil {
+			return err
+		}
+		f.closers = append(f.closers, cluster.Stop)
+		f.brokers = cluster.Brokers()
+	case f.cfg.Kafka == KafkaEmbedded || f.cfg.Kafka == "":
+		f.cfg.Say("starting the embedded broker")
+		broker, err := devstack.StartKafka(devstack.KafkaConfig{Log: f.cfg.Log})
+		if err != nil {
+			return err
+		}
+		f.closers = append(f.closers, func(context.Context) error { return broker.Close() })
+		f.brokers = broker.Brokers()
+	default:
+		return fmt.Errorf("there is no broker %q; use %s or %s", f.cfg.Kafka, KafkaEmbedded, KafkaApache)
+	}
+	return nil
+}
+
+// database is created in the private server.
+const database = "settleonce"
+
+func (f *Fleet) startPostgres(ctx context.Context) error {
+	if f.dsn = f.cfg.DSN; f.dsn == "" {
+		f.cfg.Say("starting a private Postgres")
+		server, err := devstack.StartPostgres(ctx, devstack.PostgresConfig{DataDir: filepath.Join(f.cfg.Dir, "postgres"), Log: f.cfg.Log})
+		if err != nil {
+			return err
+		}
+		f.closers = append(f.closers, server.Stop)
+		if err := server.CreateDatabase(ctx, database); err != nil {
+			return err
+		}
+		f.dsn = server.DSN(database)
+	}
+	if _, err := schemas.Migrate(ctx, f.dsn); err != nil {
+		return fmt.Errorf("create the tables: %w", err)
+	}
+	return nil
+}
+
+func (f *Fleet) ensureTopics(ctx context.Context) error {
+	client, err := kafka.NewClient(kafka.Config{Brokers: f.brokers, ClientID: "settleonce-fleet", Logger: f.cfg.Log})
+	if err != nil {
+		return err
+	}
+	f.client = client
+	f.closers = append(f.closers, func(context.Context) error {
+		client.Close()
+		return nil
+	})
+	// A broker that has just started may not know its own controller yet.
+	return wait(ctx, 30*time.Second, func(ctx context.Context) error {
+		_, err := client.EnsureTopics(ctx, topics.Policy{Prefix: f.cfg.Prefix, Replication: 1}.Plan())
+		return err
+	})
+}
+
+// wait calls try until it works, and gives its last error when time is up.
+func wait(ctx context.Context, atMost time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
