@@ -98,6 +98,7 @@ func download(ctx context.Context, work, unpacked string) error {
 	if err != nil {
 		return err
 	}
+	//nolint:gosec // A port fits.
 	library := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		Version(fetchVersion).Port(uint32(port)).Logger(io.Discard).StartTimeout(time.Second).
 		CachePath(filepath.Join(work, "archive")).RuntimePath(filepath.Join(work, "runtime")).
