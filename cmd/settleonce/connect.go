@@ -48,7 +48,7 @@ func openKafka(ctx context.Context, c *config.Config, log zerolog.Logger) (*kafk
 	}
 	if err := client.Ping(ctx); err != nil {
 		client.Close()
-		return nil, err
+		return nil, explainKafka(err)
 	}
 	return client, nil
 }

@@ -26,6 +26,16 @@ func explainPostgres(err error) error {
 	return err
 }
 
+// explainKafka adds the next step to a broker that cannot be reached. Other
+// faults carry theirs already.
+func explainKafka(err error) error {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return fmt.Errorf("%w: check that Kafka runs there and kafka-brokers is right", err)
+	}
+	return err
+}
+
 // postgresStep is the next step for an error code of the server.
 func postgresStep(code string) string {
 	switch code {

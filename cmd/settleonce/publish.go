@@ -206,7 +206,7 @@ func openProducer(ctx context.Context, c *config.Config) (*producer.Producer, er
 		return nil, asUsage(err)
 	}
 	if err := sender.Ping(ctx); err != nil {
-		return nil, errors.Join(err, sender.Close(ctx))
+		return nil, errors.Join(explainKafka(err), sender.Close(ctx))
 	}
 	return sender, nil
 }
