@@ -103,7 +103,7 @@ WHERE s.shard = h.shard AND s.owner = $1 AND s.epoch = h.epoch`
 	quiet_until = CASE WHEN s.producer_id <> h.producer THEN greatest(s.quiet_until, clock_timestamp() + $6::interval) ELSE s.quiet_until END
 FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::integer[]) AS h(shard, epoch, producer, producer_epoch)
 WHERE s.shard = h.shard AND ` + heldSQL + `
-RETURNING s.shard, greatest(extract(epoch FROM s.quiet_until - clock_timestamp()), 0)::float8`
+RETURNING s.shard, greatest(extract(epoch FROM greatest(s.quiet_until, clock_timestamp()) - clock_timestamp()), 0)::float8`
 )
 
 // The channel of wake-ups, and what they say.
