@@ -58,9 +58,6 @@ func (p *Producer) Publish(ctx context.Context, cmds ...payment.Command) error {
 	if err := validate(cmds); err != nil {
 		return err
 	}
-	if p.closed.Load() {
-		return ErrClosed
-	}
 	messages := make([]kafka.Message, len(cmds))
 	for i := range cmds {
 		messages[i] = p.message(&cmds[i], cmds[i].AppendJSON(nil))
@@ -70,7 +67,7 @@ func (p *Producer) Publish(ctx context.Context, cmds ...payment.Command) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, kafka.ErrClosed):
-		return ErrClosed // by a Close between the look and the call
+		return ErrClosed
 	default:
 		return unknown(cmds, err)
 	}
