@@ -78,6 +78,10 @@ func publish(cmd *cobra.Command, p process, f *publishFlags, args []string) erro
 	if err != nil {
 		return err
 	}
+	if len(in.Problems) > 0 && !f.skipInvalid {
+		// Nothing will be sent, so neither a broker nor --save is needed to say what is wrong.
+		return conclude(cmd, in, jsonl.Publish(cmd.Context(), nil, in, jsonl.Options{}))
+	}
 	if err := f.keep(&in, args); err != nil {
 		return err
 	}
@@ -95,7 +99,12 @@ func publish(cmd *cobra.Command, p process, f *publishFlags, args []string) erro
 	report := jsonl.Publish(cmd.Context(), sender, in, jsonl.Options{SkipInvalid: f.skipInvalid, BatchSize: f.batch, Progress: bar})
 	closing, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 10*time.Second)
 	defer cancel()
-	if err := errors.Join(showPublished(cmd, in, report), sender.Close(closing)); err != nil {
+	return errors.Join(conclude(cmd, in, report), sender.Close(closing))
+}
+
+// conclude reports, and fails unless every line was published.
+func conclude(cmd *cobra.Command, in jsonl.Input, report jsonl.Report) error {
+	if err := showPublished(cmd, in, report); err != nil {
 		return err
 	}
 	if !report.Complete() {
@@ -122,6 +131,9 @@ func (f *publishFlags) input(p process, args []string) (jsonl.Input, error) {
 	lines, err := jsonl.Read(in)
 	if err != nil {
 		return lines, fmt.Errorf("read the commands: %w", err)
+	}
+	if len(lines.Lines)+len(lines.Problems) == 0 {
+		return lines, fmt.Errorf("%s holds no command: write one JSON object per line", args[0])
 	}
 	return lines, nil
 }
