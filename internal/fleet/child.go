@@ -40,11 +40,8 @@ func (f *Fleet) StartWorker(ctx context.Context, role string, number int, env ..
 	admin := fmt.Sprintf("127.0.0.1:%d", port)
 	c := &Child{
 		Name: fmt.Sprintf("%s-%d", role, number), Admin: admin, fleet: f, args: []string{role}, ready: "http://" + admin + "/readyz",
-		env: append([]string{
-			"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_POSTGRES_DSN=" + f.dsn,
-			"SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix, "SETTLEONCE_ADMIN_ADDRESS=" + admin, "SETTLEONCE_REPLICATION=1",
-			"SETTLEONCE_CHANNEL_URL=" + f.SimURL(), "SETTLEONCE_CHANNEL_IDENTITY=sim fleet",
-		}, env...),
+		env: append(append(f.kafkaEnv(), "SETTLEONCE_POSTGRES_DSN="+f.dsn, "SETTLEONCE_ADMIN_ADDRESS="+admin,
+			"SETTLEONCE_CHANNEL_URL="+f.SimURL(), "SETTLEONCE_CHANNEL_IDENTITY=sim fleet"), env...),
 	}
 	return c, f.launch(ctx, c)
 }

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -18,7 +20,6 @@ import (
 	"github.com/settleonce/settleonce/internal/apachekafka"
 	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/internal/kafka"
-	"github.com/settleonce/settleonce/internal/topics"
 	"github.com/settleonce/settleonce/schemas"
 )
 
@@ -186,10 +187,24 @@ func (f *Fleet) ensureTopics(ctx context.Context) error {
 		return nil
 	})
 	// A broker that has just started may not know its own controller yet.
-	return wait(ctx, 30*time.Second, func(ctx context.Context) error {
-		_, err := client.EnsureTopics(ctx, topics.Policy{Prefix: f.cfg.Prefix, Replication: 1}.Plan())
-		return err
-	})
+	return wait(ctx, 30*time.Second, f.runTopics)
+}
+
+// runTopics creates the topics as an operator would.
+func (f *Fleet) runTopics(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, f.cfg.Binary, "topics", "ensure") //nolint:gosec // our own binary
+	cmd.Env = append(append(clean(os.Environ()), f.cfg.Env...), f.kafkaEnv()...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("create the topics: %w: %s", err, out)
+	}
+	return nil
+}
+
+// kafkaEnv are the settings that say where Kafka is.
+func (f *Fleet) kafkaEnv() []string {
+	return []string{
+		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix, "SETTLEONCE_REPLICATION=1",
+	}
 }
 
 // wait calls try until it works, and gives its last error when time is up.
