@@ -292,7 +292,7 @@ func newClaimRun(b Batch, arrivals []Arrival, topics payment.Topics) *claimRun {
 		}
 	}
 	// One order for all workers: two batches meet in the same row first, and wait
-	// instead of deadlocking. A clash of holds may still deadlock; it is run again.
+	// instead of deadlocking.
 	slices.SortFunc(run.order, func(a, b int) int { return slices.Compare(run.ids[a][:], run.ids[b][:]) })
 	for _, i := range run.order {
 		if !b.judged[run.ids[i]] {

@@ -13,7 +13,8 @@ import (
 
 // claimInsert wins identities, opens their payments, and tries for the holds. A
 // row that exists is left alone, and is then not in ins. parked rows get a lease
-// that has ended already, so that the sweep finds them.
+// that has ended already, so that the sweep finds them. Identities are taken in
+// one order and holds in another, so that two claims wait and do not deadlock.
 const claimInsert = `
 WITH ins AS (
     INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version, namespace,
@@ -30,7 +31,7 @@ WITH ins AS (
         fp, fpv, ns, ob, oh, ord, follows, amount, cur, cust, method, chan, ident, meta, pk, state, sends, cause, detail,
         topic, part, off, rec, issued)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, namespace, obligation, channel, state, sends, cause
+    RETURNING id, namespace, obligation, obligation_hash, channel, state, sends, cause
 ), opened AS (
     INSERT INTO settleonce.open_payments (payment, channel, lease, lease_until, next_check_at, sends, first_send_at,
         last_deadline, query_first)
@@ -43,7 +44,7 @@ WITH ins AS (
     SELECT id, state, 0, 1, sends, cause, 'consumer' FROM ins
 ), held AS (
     INSERT INTO settleonce.obligation_holds (namespace, obligation, payment)
-    SELECT namespace, obligation, id FROM ins WHERE state = 1
+    SELECT namespace, obligation, id FROM ins WHERE state = 1 ORDER BY obligation_hash
     ON CONFLICT (namespace, obligation) DO NOTHING
 )
 SELECT id FROM ins`

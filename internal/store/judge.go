@@ -99,12 +99,15 @@ func (run *claimRun) reject(i int, p Payment, code payment.Code, detail string, 
 // judgeRepeat answers a delivery of a known key without a channel call (G2, G8).
 func (run *claimRun) judgeRepeat(i int) Outcome {
 	a, p := &run.arrivals[i], run.known[run.ids[i]]
+	if a.Command.IssuedAt.After(p.LatestIssuedAt) {
+		// Whatever it is told, the key outlives this copy: replayed later it must not
+		// look like a new command (G2, G14).
+		p.LatestIssuedAt, run.issued[p.ID] = a.Command.IssuedAt, a.Command.IssuedAt
+		run.known[p.ID] = p
+	}
 	if p.Fingerprint != a.Fingerprint {
 		run.reply(i, &p, payment.ReplyConflict, payment.CodeIdempotencyConflict, false)
 		return Outcome{Verdict: Conflicted, Code: payment.CodeIdempotencyConflict}
-	}
-	if a.Command.IssuedAt.After(p.LatestIssuedAt) && a.Refusal == nil {
-		run.issued[p.ID] = a.Command.IssuedAt // the key is kept by its latest copy (G14)
 	}
 	switch {
 	case p.State == payment.Rejected:

@@ -28,6 +28,7 @@ type world struct {
 	t      *testing.T
 	dsn    string
 	store  *store.Store
+	pool   *pgxpool.Pool // the store's
 	look   *pgxpool.Pool
 	wakes  atomic.Int64
 	offset atomic.Int64
@@ -40,19 +41,29 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	t.Cleanup(look.Close)
 	w.look = look
-	w.store = w.open(w.dsn)
+	w.store, w.pool = w.open(w.dsn)
 	return w
 }
 
 // open is a store on a pool of its own.
-func (w *world) open(dsn string) *store.Store {
+func (w *world) open(dsn string) (*store.Store, *pgxpool.Pool) {
 	w.t.Helper()
 	pool, err := store.OpenPool(w.t.Context(), store.PoolConfig{DSN: dsn, MaxConns: 8})
 	require.NoError(w.t, err)
 	w.t.Cleanup(pool.Close)
 	return store.New(store.Config{
 		Pool: pool, Topics: payment.NewTopics(""), Wake: func() { w.wakes.Add(1) }, Logger: zerolog.Nop(),
-	})
+	}), pool
+}
+
+// deadlocks counts what Postgres broke up so far. It ends the store's sessions:
+// they report late.
+func (w *world) deadlocks() int {
+	w.t.Helper()
+	w.pool.Close()
+	w.eventually("the sessions are gone", `SELECT count(*) = 0 FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'settleonce'`)
+	return w.count(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
 }
 
 // command is a command nobody issued before, for an order of its own.
@@ -292,8 +303,9 @@ func (w *world) consistent() {
 			OR (h.payment IS NOT NULL AND (h.namespace, h.obligation) IS DISTINCT FROM (p.namespace, p.obligation))`,
 		"the sends of both rows agree": `SELECT count(*) FROM settleonce.payments p JOIN settleonce.open_payments o
 			ON o.payment = p.id WHERE o.sends <> p.sends`,
-		"the last history row is the state": `SELECT count(*) FROM settleonce.payments p WHERE p.state IS DISTINCT FROM
-			(SELECT h.state FROM settleonce.payment_history h WHERE h.payment = p.id ORDER BY h.at DESC, h.version DESC LIMIT 1)`,
+		"the last history row is the state": `SELECT count(*) FROM settleonce.payments p FULL JOIN
+			(SELECT DISTINCT ON (payment) payment, state FROM settleonce.payment_history ORDER BY payment, at DESC, version DESC) h
+			ON h.payment = p.id WHERE h.state IS DISTINCT FROM p.state`,
 	} {
 		require.Zero(w.t, w.count(query), what)
 	}
