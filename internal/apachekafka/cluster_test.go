@@ -22,6 +22,8 @@ func start(t *testing.T, cfg apachekafka.Config) *apachekafka.Cluster {
 	if ok, reason := apachekafka.Available(t.Context()); !ok {
 		t.Skip("Apache Kafka left out: " + reason)
 	}
+	// A killed node may come back once the controller has missed it.
+	cfg.Settings = map[string]string{"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 	c, err := apachekafka.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Stop(context.WithoutCancel(t.Context()))) })
