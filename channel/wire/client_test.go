@@ -155,10 +155,15 @@ func TestUnsolicitedAnswer(t *testing.T) {
 			for c.request() != nil {
 				if together {
 					c.say(ok + wrong)
-					<-read
 				} else {
 					c.say(ok)
-					<-read
+				}
+				select {
+				case <-read:
+				case <-t.Context().Done():
+					return
+				}
+				if !together {
 					c.say(wrong)
 				}
 				said <- struct{}{}
@@ -230,6 +235,7 @@ func TestBytesInTheSendBuffer(t *testing.T) {
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	p := serve(t, answering(ok))
+	require.Equal(t, wire.Answered, p.post(timeout).Fate, "leave a connection to send on")
 	over, cancel := context.WithTimeout(context.Background(), timeout)
 	cancel()
 	past, cancelPast := context.WithDeadline(context.Background(), time.Unix(1, 0))
@@ -259,7 +265,7 @@ func TestNothingIsSent(t *testing.T) {
 		require.Equal(t, wire.NotSent, p.client.Do(ctx, smuggled).Fate, smuggled)
 	}
 	requests, _ := p.counts()
-	require.Zero(t, requests)
+	require.Equal(t, 1, requests)
 }
 
 // asleepContext is that of a worker that was stopped past its deadline and runs
