@@ -1,9 +1,12 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -20,10 +23,21 @@ func explainPostgres(err error) error {
 		return asUsage(fmt.Errorf("postgres-dsn or a postgres-tls setting cannot be used, correct it: %w", err))
 	case errors.As(err, &server):
 		return fmt.Errorf("%w: %s", err, postgresStep(server.Code))
+	case isCertificateFault(err):
+		return fmt.Errorf("%w: check postgres-tls-ca, and that postgres-dsn uses the name in the server's certificate", err)
+	case strings.Contains(err.Error(), "server refused TLS"):
+		return fmt.Errorf("%w: switch ssl on in the server, or set postgres-sslmode to disable on one machine", err)
 	case errors.As(err, &dial):
 		return fmt.Errorf("%w: check that Postgres runs there and postgres-dsn is right", err)
 	}
 	return err
+}
+
+func isCertificateFault(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &hostname)
 }
 
 // explainKafka adds the next step to a broker that cannot be reached. Other

@@ -18,10 +18,12 @@ func newHealth(p process) *cobra.Command {
 		Use: "health", Short: "Ask a running process whether it is well, for containers without a shell", GroupID: sectionTools,
 		Example: "  settleonce health                            exit code 0: alive\n" +
 			"  settleonce health --ready                    exit code 0: at work\n" +
-			"  settleonce health --admin-address :9465",
+			"  settleonce health --admin-address :9465\n" +
+			"  settleonce health --url http://127.0.0.1:8090/healthz    the channel simulator",
 		Args: cobra.NoArgs,
 	}
 	ready := cmd.Flags().Bool("ready", false, "ask /readyz instead of /healthz")
+	url := cmd.Flags().String("url", "", "ask this address instead of the admin endpoints")
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long to wait for the answer")
 	offer(cmd, config.GroupAdmin)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -29,27 +31,37 @@ func newHealth(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		path := "/healthz"
-		if *ready {
-			path = "/readyz"
+		target := *url
+		if target == "" {
+			if target, err = healthURL(l.Config.Admin.Address, *ready); err != nil {
+				return err
+			}
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
-		return askHealth(ctx, cmd.OutOrStdout(), l.Config.Admin.Address, path)
+		return askHealth(ctx, cmd.OutOrStdout(), target)
 	}
 	return cmd
 }
 
-// askHealth prints the answer of an admin endpoint; anything but "well" is an error.
-func askHealth(ctx context.Context, out io.Writer, address, path string) error {
+// healthURL turns the address that a process listens on into one to ask.
+func healthURL(address string, ready bool) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return asUsage(fmt.Errorf("admin-address %q is not host:port: write it like :9464", address))
+		return "", asUsage(fmt.Errorf("admin-address %q is not host:port: write it like :9464", address))
 	}
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"
 	}
-	url := "http://" + net.JoinHostPort(host, port) + path
+	path := "/healthz"
+	if ready {
+		path = "/readyz"
+	}
+	return "http://" + net.JoinHostPort(host, port) + path, nil
+}
+
+// askHealth prints the answer; anything but "well" is an error.
+func askHealth(ctx context.Context, out io.Writer, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", url, err)

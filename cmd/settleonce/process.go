@@ -81,9 +81,10 @@ func (p process) execute(ctx context.Context) int {
 	return exitFailed
 }
 
-// sentence writes several faults as one list.
+// sentence writes several faults as one list. A line that begins with a tab
+// goes on with the one before: the database driver writes like that.
 func sentence(err error) string {
-	lines := strings.Split(err.Error(), "\n")
+	lines := strings.Split(strings.ReplaceAll(err.Error(), "\n\t", " "), "\n")
 	if len(lines) == 1 {
 		return lines[0]
 	}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"net"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/telemetry"
+)
+
+// The machines of the tests have no Docker, so what the file says is compared
+// with the binary, the image's recipe and the scrape configuration.
+
+const (
+	composeFile = "../../docker-compose.yml"
+	entrypoint  = "/settleonce"
+)
+
+func loadCompose(t *testing.T) *types.Project {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{composeFile}, cli.WithName("settleonce"))
+	require.NoError(t, err)
+	project, err := cli.ProjectFromOptions(t.Context(), options)
+	require.NoError(t, err)
+	return project
+}
+
+// ours are the services that run this binary.
+func ours(p *types.Project) []types.ServiceConfig {
+	var list []types.ServiceConfig
+	for _, s := range p.Services {
+		if s.Build != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func serviceEnv(s *types.ServiceConfig) []string {
+	var env []string
+	for name, value := range s.Environment {
+		if value != nil {
+			env = append(env, name+"="+*value)
+		}
+	}
+	return env
+}
+
+// requireCommand parses a command line of the binary as cobra would.
+func requireCommand(t *testing.T, args []string) {
+	t.Helper()
+	cmd, rest, err := newRoot(process{}).Find(args)
+	require.NoError(t, err)
+	require.True(t, cmd.HasParent(), "%v names no command", args)
+	require.NoError(t, cmd.ParseFlags(rest), args)
+	require.Empty(t, cmd.Flags().Args(), args)
+}
+
+func TestComposeServicesAreThere(t *testing.T) {
+	t.Parallel()
+	p := loadCompose(t)
+	for _, name := range []string{"kafka", "postgres", "migrate", "topics", "sim", "consumer", "outbox", "reconciler", "prometheus"} {
+		require.Contains(t, p.Services, name)
+	}
+	require.Len(t, ours(p), 6)
+	for _, s := range p.Services {
+		require.NotEmpty(t, s.User, s.Name)
+		require.NotContains(t, []string{"root", "0"}, strings.Split(s.User, ":")[0], s.Name)
+		require.Regexp(t, `^[a-z/]+:(v?\d+\.\d+[\w.-]*|local)$`, s.Image, "a pinned tag: %s", s.Name)
+		require.NotNil(t, s.HealthCheck, s.Name)
+		for _, port := range s.Ports {
+			require.Equal(t, "127.0.0.1", port.HostIP, "%s must be open to this machine only", s.Name)
+		}
+	}
+}
+
+func TestComposeKnowsTheBinary(t *testing.T) {
+	t.Parallel()
+	for _, s := range ours(loadCompose(t)) {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, s.Entrypoint)
+			requireCommand(t, s.Command)
+			_, err := config.Load(config.Input{Env: serviceEnv(&s)})
+			require.NoError(t, err, "every variable is known, every value is valid")
+			if s.HealthCheck.Disable {
+				require.Contains(t, []string{"migrate", "topics"}, s.Name, "only one-shot services go without")
+				return
+			}
+			require.Equal(t, []string{"CMD", entrypoint}, []string(s.HealthCheck.Test[:2]))
+			requireCommand(t, s.HealthCheck.Test[2:])
+		})
+	}
+}
+
+// The probes must ask where something answers.
+func TestComposeProbesHitRealEndpoints(t *testing.T) {
+	t.Parallel()
+	p := loadCompose(t)
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	require.NoError(t, err)
+	require.Contains(t, string(dockerfile), `ENTRYPOINT ["`+entrypoint+`"]`)
+	require.Contains(t, string(dockerfile), "USER 65532:65532")
+	require.Contains(t, string(dockerfile), `CMD ["/settleonce", "health"]`)
+	for _, name := range []string{"consumer", "outbox", "reconciler"} {
+		s := p.Services[name]
+		require.Equal(t, []string{"CMD", entrypoint, "health"}, []string(s.HealthCheck.Test), "the admin endpoints of the same container")
+		require.Contains(t, []string{"consumer", "outbox", "reconciler"}, s.Command[0])
+		require.Equal(t, 2, s.GetScale())
+	}
+	simulator := p.Services["sim"]
+	args := []string(simulator.HealthCheck.Test)
+	target, err := url.Parse(args[len(args)-1])
+	require.NoError(t, err)
+	loaded, err := config.Load(config.Input{Env: serviceEnv(&simulator)})
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(loaded.Config.Sim.Listen)
+	require.NoError(t, err)
+	require.Equal(t, port, target.Port())
+	handler, err := sim.NewServer("", sim.DefaultBehaviour())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, handler.Close()) })
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	requireOK(t, runCommand(t, nil, "health", "--url", server.URL+target.Path))
+	channelURL, err := url.Parse(loaded.Config.Channels["sim"].URL)
+	require.NoError(t, err)
+	require.Equal(t, "sim:"+port, channelURL.Host, "the workers find the simulator")
+}
+
+func TestComposeOrder(t *testing.T) {
+	t.Parallel()
+	p := loadCompose(t)
+	const healthy, done = types.ServiceConditionHealthy, types.ServiceConditionCompletedSuccessfully
+	roles := map[string]string{"kafka": healthy, "postgres": healthy, "topics": done, "migrate": done, "sim": healthy}
+	want := map[string]map[string]string{
+		"migrate": {"postgres": healthy}, "topics": {"kafka": healthy},
+		"consumer": roles, "outbox": roles, "reconciler": roles,
+	}
+	for name, conditions := range want {
+		got := make(map[string]string)
+		for other, d := range p.Services[name].DependsOn {
+			got[other] = d.Condition
+		}
+		require.Equal(t, conditions, got, name)
+	}
+}
+
+func TestPrometheusScrapesTheRoles(t *testing.T) {
+	t.Parallel()
+	p := loadCompose(t)
+	raw, err := os.ReadFile("../../deploy/prometheus/prometheus.yml")
+	require.NoError(t, err)
+	var scrape struct {
+		RuleFiles     []string `yaml:"rule_files"`
+		ScrapeConfigs []struct {
+			DNS []struct {
+				Names []string
+				Port  string
+			} `yaml:"dns_sd_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &scrape))
+	dns := scrape.ScrapeConfigs[0].DNS[0]
+	require.Equal(t, []string{"consumer", "outbox", "reconciler"}, dns.Names)
+	for _, name := range dns.Names {
+		s := p.Services[name]
+		loaded, err := config.Load(config.Input{Env: serviceEnv(&s)})
+		require.NoError(t, err)
+		require.Equal(t, ":"+dns.Port, loaded.Config.Admin.Address)
+	}
+	require.Equal(t, []string{"alerts.yml"}, scrape.RuleFiles)
+}
+
+var metricName = regexp.MustCompile(`settleonce_[a-z_]+`)
+
+// An alert on a metric that does not exist never fires.
+func TestAlertsUseMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("test")
+	m.CollectSnapshot(nil, zerolog.Nop())
+	m.CollectLag(nil)
+	m.CollectRelay(nil)
+	descs := make(chan *prometheus.Desc, 1000)
+	m.Registry().Describe(descs)
+	close(descs)
+	var known []string
+	for d := range descs {
+		known = append(known, metricName.FindString(d.String()))
+	}
+	raw, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	require.NoError(t, err)
+	var alerts struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &alerts))
+	require.NotEmpty(t, alerts.Groups[0].Rules)
+	for _, rule := range alerts.Groups[0].Rules {
+		used := metricName.FindAllString(rule.Expr, -1)
+		require.NotEmpty(t, used, rule.Alert)
+		for _, name := range used {
+			require.True(t, slices.Contains(known, name), "%s uses %s", rule.Alert, name)
+		}
+	}
+}
