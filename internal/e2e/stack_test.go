@@ -74,7 +74,7 @@ func (s *stack) startServers(set settings) {
 	s.kafka, err = kafka.NewClient(kafka.Config{Brokers: broker.Brokers(), Logger: zerolog.Nop()})
 	require.NoError(t, err)
 	t.Cleanup(s.kafka.Close)
-	_, err = s.kafka.EnsureTopics(s.ctx, topics.Policy{Replication: 1}.Plan())
+	_, err = s.kafka.EnsureTopics(s.ctx, plan())
 	require.NoError(t, err)
 	s.pool, err = store.OpenPool(s.ctx, store.PoolConfig{DSN: pgtest.DSN(t, pgtest.Schema), MaxConns: 24})
 	require.NoError(t, err)
@@ -82,6 +82,14 @@ func (s *stack) startServers(set settings) {
 	s.publish, err = s.kafka.NewPublisher(kafka.PublisherConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.publish.Close(context.Background()) })
+}
+
+func plan() []kafka.TopicSpec {
+	const week = 7 * 24 * time.Hour
+	return topics.Policy{
+		Partitions: 16, Replication: 1, Window: 2 * week, CommandsRetention: week, RequeryRetention: week, OutputRetention: week,
+		DeadRetention: week, MaxCommandBytes: 1 << 20,
+	}.Plan()
 }
 
 func (s *stack) startChannel(set settings) *channel.Registry {
@@ -120,7 +128,11 @@ func (s *stack) startRoles(set settings, registry *channel.Registry) {
 		Kafka: s.kafka, Store: s.store, Settler: settler(), Callers: set.callers, Metrics: metrics, Logger: log,
 	})
 	require.NoError(t, err)
-	r, err := reconciler.New(reconciler.Config{Kafka: s.kafka, Store: s.store, Settler: settler(), Metrics: metrics, Logger: log})
+	r, err := reconciler.New(reconciler.Config{
+		Kafka: s.kafka, Store: s.store, Settler: settler(), Metrics: metrics, Logger: log,
+		// The mix of faults has far more unknowns than a real channel: give it the queries.
+		Budget: store.QueryPolicy{Floor: 200},
+	})
 	require.NoError(t, err)
 	s.run(relay.Run)
 	s.run(c.Run)
