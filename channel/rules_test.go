@@ -33,8 +33,8 @@ func notIdempotent(c *channel.Capabilities) {
 	c.IdempotentSubmit, c.PinsFailures, c.KeyMemory = false, false, 0
 }
 
-func sends(count, first, lastDeadline int) channel.Sends {
-	return channel.Sends{Count: count, First: at(first), LastDeadline: at(lastDeadline)}
+func sends(count, lastDeadline int) channel.Sends {
+	return channel.Sends{Count: count, First: at(0), LastDeadline: at(lastDeadline)}
 }
 
 func TestConcludesDecline(t *testing.T) {
@@ -46,14 +46,14 @@ func TestConcludesDecline(t *testing.T) {
 		now   int
 		want  bool
 	}{
-		{"the only send was answered", with(notIdempotent), sends(1, 0, 3), 1, true},
-		{"P25: an older send may be executed", with(unpinned), sends(2, 0, 8), 6, false},
-		{"P25: an older send is dead but may have been executed since", with(unpinned), sends(2, 0, 8), 50, false},
-		{"failures are pinned", full(), sends(2, 0, 8), 6, true},
-		{"pinned, but the key is forgotten", full(), sends(2, 0, 8), 60, false},
-		{"pinned, but forgotten while a send may live", full(), sends(2, 0, 51), 52, false},
-		{"pinned without idempotence is no promise", with(func(c *channel.Capabilities) { c.IdempotentSubmit = false }), sends(2, 0, 8), 6, false},
-		{"a pinned record whose execution time nobody knows", with(func(c *channel.Capabilities) { c.LongestExecution = 0 }), sends(2, 0, 8), 6, false},
+		{"the only send was answered", with(notIdempotent), sends(1, 3), 1, true},
+		{"P25: an older send may be executed", with(unpinned), sends(2, 8), 6, false},
+		{"P25: an older send is dead but may have been executed since", with(unpinned), sends(2, 8), 50, false},
+		{"failures are pinned", full(), sends(2, 8), 6, true},
+		{"pinned, but the key is forgotten", full(), sends(2, 8), 60, false},
+		{"pinned, but forgotten while a send may live", full(), sends(2, 51), 52, false},
+		{"pinned without idempotence is no promise", with(func(c *channel.Capabilities) { c.IdempotentSubmit = false }), sends(2, 8), 6, false},
+		{"a pinned record whose execution time nobody knows", with(func(c *channel.Capabilities) { c.LongestExecution = 0 }), sends(2, 8), 6, false},
 		{"nothing was sent as far as we know", full(), channel.Sends{}, 1, false},
 		{"a record without times", full(), channel.Sends{Count: 2}, 1, false},
 	}
@@ -67,18 +67,18 @@ func TestConcludesDecline(t *testing.T) {
 
 func TestDeclineQueryAfter(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, at(8+10+5), full().DeclineQueryAfter(sends(2, 0, 8)), "P30: deadline, execution, lag")
+	require.Equal(t, at(8+10+5), full().DeclineQueryAfter(sends(2, 8)), "P30: deadline, execution, lag")
 	for name, c := range map[string]channel.Capabilities{
 		"no query":                  with(func(c *channel.Capabilities) { c.Query = false }),
 		"lag not documented":        with(func(c *channel.Capabilities) { c.VisibilityLag = 0 }),
 		"execution not documented":  with(func(c *channel.Capabilities) { c.LongestExecution = 0 }),
 		"nothing at all documented": {},
 	} {
-		require.True(t, channel.Never(c.DeclineQueryAfter(sends(2, 0, 8))), name)
+		require.True(t, channel.Never(c.DeclineQueryAfter(sends(2, 8))), name)
 	}
 	require.True(t, channel.Never(full().DeclineQueryAfter(channel.Sends{Count: 2})), "a record without times")
 	immediate := with(func(c *channel.Capabilities) { c.VisibilityLag = channel.Immediate })
-	require.Equal(t, at(18).Add(time.Nanosecond), immediate.DeclineQueryAfter(sends(2, 0, 8)))
+	require.Equal(t, at(18).Add(time.Nanosecond), immediate.DeclineQueryAfter(sends(2, 8)))
 }
 
 func TestPermitsSend(t *testing.T) {
@@ -92,15 +92,15 @@ func TestPermitsSend(t *testing.T) {
 	}{
 		{"the first send", with(notIdempotent), channel.Sends{}, 0, 3, ""},
 		{"the first send to a channel that promises nothing", channel.Capabilities{}, channel.Sends{}, 0, 3, ""},
-		{"P5: a second send without idempotence", with(notIdempotent), sends(1, 0, 3), 30, 33, channel.RefusalNotIdempotent},
-		{"a resume inside the memory", full(), sends(1, 0, 3), 20, 23, ""},
-		{"P7: the key is forgotten", full(), sends(1, 0, 3), 61, 64, channel.RefusalKeyMemory},
-		{"P29: forgotten while the send may be executed", full(), sends(1, 0, 3), 47, 50, channel.RefusalKeyMemory},
-		{"P29: the last execution just inside", full(), sends(1, 0, 3), 46, 49, ""},
-		{"an older send outlives this one", full(), sends(1, 0, 55), 20, 23, channel.RefusalKeyMemory},
-		{"memory without end", with(func(c *channel.Capabilities) { c.KeyMemory = channel.Forever }), sends(3, 0, 3), 1e8, 1e8 + 3, ""},
-		{"memory not documented", with(func(c *channel.Capabilities) { c.KeyMemory = 0 }), sends(1, 0, 3), 4, 7, channel.RefusalKeyMemory},
-		{"execution not documented", with(func(c *channel.Capabilities) { c.LongestExecution = 0 }), sends(1, 0, 3), 4, 7, channel.RefusalKeyMemory},
+		{"P5: a second send without idempotence", with(notIdempotent), sends(1, 3), 30, 33, channel.RefusalNotIdempotent},
+		{"a resume inside the memory", full(), sends(1, 3), 20, 23, ""},
+		{"P7: the key is forgotten", full(), sends(1, 3), 61, 64, channel.RefusalKeyMemory},
+		{"P29: forgotten while the send may be executed", full(), sends(1, 3), 47, 50, channel.RefusalKeyMemory},
+		{"P29: the last execution just inside", full(), sends(1, 3), 46, 49, ""},
+		{"an older send outlives this one", full(), sends(1, 55), 20, 23, channel.RefusalKeyMemory},
+		{"memory without end", with(func(c *channel.Capabilities) { c.KeyMemory = channel.Forever }), sends(3, 3), 1e8, 1e8 + 3, ""},
+		{"memory not documented", with(func(c *channel.Capabilities) { c.KeyMemory = 0 }), sends(1, 3), 4, 7, channel.RefusalKeyMemory},
+		{"execution not documented", with(func(c *channel.Capabilities) { c.LongestExecution = 0 }), sends(1, 3), 4, 7, channel.RefusalKeyMemory},
 		{"a record without times", full(), channel.Sends{Count: 1}, 4, 7, channel.RefusalKeyMemory},
 		{"P23: the deadline is over", full(), channel.Sends{}, 3, 3, channel.RefusalDeadline},
 	}
@@ -116,11 +116,11 @@ func TestPermitsSend(t *testing.T) {
 
 func TestQueryCanSee(t *testing.T) {
 	t.Parallel()
-	require.True(t, full().QueryCanSee(sends(1, 0, 3), at(98)))
-	require.False(t, full().QueryCanSee(sends(1, 0, 3), at(99)), "answered when it no longer reaches back")
+	require.True(t, full().QueryCanSee(sends(1, 3), at(98)))
+	require.False(t, full().QueryCanSee(sends(1, 3), at(99)), "answered when it no longer reaches back")
 	require.True(t, full().QueryCanSee(channel.Sends{}, at(500)), "nothing was sent yet")
-	require.False(t, with(func(c *channel.Capabilities) { c.Query = false }).QueryCanSee(sends(1, 0, 3), at(1)))
-	require.False(t, channel.Capabilities{Query: true}.QueryCanSee(sends(1, 0, 3), at(1)), "reach not documented")
+	require.False(t, with(func(c *channel.Capabilities) { c.Query = false }).QueryCanSee(sends(1, 3), at(1)))
+	require.False(t, channel.Capabilities{Query: true}.QueryCanSee(sends(1, 3), at(1)), "reach not documented")
 }
 
 func TestNotFound(t *testing.T) {
@@ -132,21 +132,21 @@ func TestNotFound(t *testing.T) {
 		query int
 		want  channel.NotFoundMeaning
 	}{
-		{"P13: right after the send", full(), sends(1, 0, 3), 4, channel.NotFoundTooEarly},
-		{"P13: the lag just over", full(), sends(1, 0, 3), 8, channel.NotFoundTooEarly},
-		{"past the lag, may be sent again", full(), sends(1, 0, 3), 9, channel.NotFoundAbsent},
+		{"P13: right after the send", full(), sends(1, 3), 4, channel.NotFoundTooEarly},
+		{"P13: the lag just over", full(), sends(1, 3), 8, channel.NotFoundTooEarly},
+		{"past the lag, may be sent again", full(), sends(1, 3), 9, channel.NotFoundAbsent},
 		{"claimed, never sent", full(), channel.Sends{}, 9, channel.NotFoundAbsent},
-		{"P7: past the memory, proof", full(), sends(1, 0, 3), 70, channel.NotFoundProvenAbsent},
-		{"past the memory, no proof", with(func(c *channel.Capabilities) { c.NotFoundIsProof = false }), sends(1, 0, 3), 70, channel.NotFoundMeansNothing},
-		{"past the memory, a send may live", full(), sends(2, 0, 48), 59, channel.NotFoundTooEarly},
-		{"P5: not idempotent, a send may live", with(notIdempotent), sends(1, 0, 3), 18, channel.NotFoundTooEarly},
-		{"P5: not idempotent, proof", with(notIdempotent), sends(1, 0, 3), 19, channel.NotFoundProvenAbsent},
-		{"not idempotent, no proof", with(func(c *channel.Capabilities) { notIdempotent(c); c.NotFoundIsProof = false }), sends(1, 0, 3), 50, channel.NotFoundMeansNothing},
+		{"P7: past the memory, proof", full(), sends(1, 3), 70, channel.NotFoundProvenAbsent},
+		{"past the memory, no proof", with(func(c *channel.Capabilities) { c.NotFoundIsProof = false }), sends(1, 3), 70, channel.NotFoundMeansNothing},
+		{"past the memory, a send may live", full(), sends(2, 48), 59, channel.NotFoundTooEarly},
+		{"P5: not idempotent, a send may live", with(notIdempotent), sends(1, 3), 18, channel.NotFoundTooEarly},
+		{"P5: not idempotent, proof", with(notIdempotent), sends(1, 3), 19, channel.NotFoundProvenAbsent},
+		{"not idempotent, no proof", with(func(c *channel.Capabilities) { notIdempotent(c); c.NotFoundIsProof = false }), sends(1, 3), 50, channel.NotFoundMeansNothing},
 		{"not idempotent, nothing sent as far as we know", with(notIdempotent), channel.Sends{}, 50, channel.NotFoundMeansNothing},
-		{"beyond the reach", full(), sends(1, 0, 3), 99, channel.NotFoundMeansNothing},
-		{"lag not documented", with(func(c *channel.Capabilities) { c.VisibilityLag = 0 }), sends(1, 0, 3), 50, channel.NotFoundMeansNothing},
-		{"execution not documented", with(func(c *channel.Capabilities) { notIdempotent(c); c.LongestExecution = 0 }), sends(1, 0, 3), 50, channel.NotFoundMeansNothing},
-		{"no query", with(func(c *channel.Capabilities) { c.Query = false }), sends(1, 0, 3), 50, channel.NotFoundMeansNothing},
+		{"beyond the reach", full(), sends(1, 3), 99, channel.NotFoundMeansNothing},
+		{"lag not documented", with(func(c *channel.Capabilities) { c.VisibilityLag = 0 }), sends(1, 3), 50, channel.NotFoundMeansNothing},
+		{"execution not documented", with(func(c *channel.Capabilities) { notIdempotent(c); c.LongestExecution = 0 }), sends(1, 3), 50, channel.NotFoundMeansNothing},
+		{"no query", with(func(c *channel.Capabilities) { c.Query = false }), sends(1, 3), 50, channel.NotFoundMeansNothing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestNotFound(t *testing.T) {
 func TestNothingDocumentedPromisesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := sends(rapid.IntRange(2, 5).Draw(t, "sends"), 0, rapid.IntRange(1, 50).Draw(t, "deadline"))
+		s := sends(rapid.IntRange(2, 5).Draw(t, "sends"), rapid.IntRange(1, 50).Draw(t, "deadline"))
 		now := at(rapid.IntRange(0, 1e6).Draw(t, "now"))
 		var none channel.Capabilities
 		permitted, _ := none.PermitsSend(s, now, now.Add(time.Second))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 )
 
@@ -96,9 +97,9 @@ func (s *Server) getBehaviour(w http.ResponseWriter, _ *http.Request) {
 // putBehaviour replaces the behaviour; PATCH changes what is given only.
 func (s *Server) putBehaviour(w http.ResponseWriter, r *http.Request) {
 	behaviour := DefaultBehaviour()
-	behaviour.LongestExecution = 0 // follows the latency unless it is given
 	if r.Method == http.MethodPatch {
-		behaviour = s.Behaviour()
+		behaviour = s.live.Load().given
+		behaviour.Rates = maps.Clone(behaviour.Rates)
 	}
 	if err := readJSON(r, &behaviour); err != nil {
 		writeJSON(w, http.StatusBadRequest, err.Error())

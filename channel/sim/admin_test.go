@@ -71,6 +71,10 @@ func TestBehaviourEndpoint(t *testing.T) {
 	require.True(t, b.server.Behaviour().IdempotentSubmit)
 	require.Equal(t, payment.ClassDeclined, b.submit(request(""), timeout).Class)
 
+	status, text = b.call(http.MethodPatch, "/admin/behaviour", `{"latency":"5s"}`)
+	require.Equal(t, http.StatusOK, status, text)
+	require.Equal(t, 7*time.Second, b.server.Behaviour().LongestExecution, "it follows the latency unless it is given")
+
 	status, text = b.call(http.MethodPut, "/admin/behaviour", `{"visibilityLag":"3s","latency":"10s"}`)
 	require.Equal(t, http.StatusOK, status, text)
 	require.Empty(t, b.server.Behaviour().Rates, "PUT replaces all of it")

@@ -56,7 +56,7 @@ func DefaultBehaviour() Behaviour {
 	return Behaviour{
 		IdempotentSubmit: true, KeyMemory: 24 * time.Hour, PinsFailures: true,
 		Query: true, NotFoundIsProof: true, ThrottleNotApplied: true,
-	}.WithDefaults()
+	}
 }
 
 // WithDefaults returns a copy with LongestExecution set.
@@ -69,6 +69,7 @@ func (b Behaviour) WithDefaults() Behaviour {
 
 // Validate reports every rule the behaviour breaks, one sentence each.
 func (b Behaviour) Validate() error {
+	b = b.WithDefaults()
 	var errs []error
 	if b.KeyMemory < 0 || b.VisibilityLag < 0 || b.QueryReach < 0 || b.Latency < 0 || b.MaxInFlight < 0 || b.RateLimit < 0 {
 		errs = append(errs, errors.New("a duration, limit or rate is negative: use 0"))

@@ -104,8 +104,9 @@ func (b *books) note(key uuid.UUID, send int, why string, content *Content) {
 
 // verdict is what an execution, or the memory of one, answers.
 type verdict struct {
-	status Status
 	booking
+
+	status   Status
 	repeated bool
 	// reused: the key is known with other content; nothing was executed.
 	reused bool

@@ -27,7 +27,7 @@ func openJournal(path string, apply func(*line)) (*journal, error) {
 	if path == "" {
 		return &journal{}, nil
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator's path
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}

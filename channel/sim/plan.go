@@ -48,6 +48,7 @@ func (p plan) decision() (Status, time.Duration) {
 			return StatusAuthorized, 0
 		case LateSettlement:
 			return StatusProcessing, fault.For
+		default:
 		}
 	}
 	return StatusSettled, 0

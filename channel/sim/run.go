@@ -56,16 +56,22 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), // clients that leave are everyday life here
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	ended := make(chan struct{})
 	var err error
+	go func() {
+		defer close(ended)
+		if failure := web.Serve(listener); !errors.Is(failure, http.ErrServerClosed) {
+			err = fmt.Errorf("serve the sandbox channel: %w", failure)
+		}
+	}()
+	var drained error
 	select {
-	case err = <-failed:
+	case <-ended:
 	case <-ctx.Done():
-		err = s.drain(context.WithoutCancel(ctx), web)
-		<-failed
+		drained = s.drain(context.WithoutCancel(ctx), web)
 	}
-	return errors.Join(err, s.Close())
+	<-ended
+	return errors.Join(err, drained, s.Close())
 }
 
 func (s *Server) drain(ctx context.Context, web *http.Server) error {

@@ -88,7 +88,7 @@ func TestBehaviourValidate(t *testing.T) {
 	require.NoError(t, sim.DefaultBehaviour().Validate())
 	for _, change := range []func(b *sim.Behaviour){
 		func(b *sim.Behaviour) { b.Latency = -1 },
-		func(b *sim.Behaviour) { b.Latency = time.Hour },
+		func(b *sim.Behaviour) { b.Latency, b.LongestExecution = time.Hour, time.Minute },
 		func(b *sim.Behaviour) { b.Rates = map[sim.Kind]float64{"nonsense": 0} },
 		func(b *sim.Behaviour) { b.Rates = map[sim.Kind]float64{sim.Slow: math.NaN()} },
 	} {

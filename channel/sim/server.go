@@ -32,8 +32,9 @@ type Server struct {
 
 // settings are a behaviour and what belongs to it; replaced as a whole.
 type settings struct {
-	Behaviour
+	Behaviour // with its defaults
 
+	given   Behaviour // without them, for changes to some fields
 	limiter *rate.Limiter
 }
 
@@ -41,7 +42,6 @@ type settings struct {
 // a server with the behaviour. It starts nothing before the first request, but
 // the settlements that an earlier process left open go on.
 func NewServer(ledgerPath string, behaviour Behaviour) (*Server, error) {
-	behaviour = behaviour.WithDefaults()
 	if err := behaviour.Validate(); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,6 @@ func NewServer(ledgerPath string, behaviour Behaviour) (*Server, error) {
 
 // SetBehaviour changes what the server does from now on.
 func (s *Server) SetBehaviour(behaviour Behaviour) error {
-	behaviour = behaviour.WithDefaults()
 	if err := behaviour.Validate(); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func (s *Server) Behaviour() Behaviour {
 }
 
 func (s *Server) apply(behaviour Behaviour) {
-	set := &settings{Behaviour: behaviour}
+	set := &settings{Behaviour: behaviour.WithDefaults(), given: behaviour}
 	if behaviour.RateLimit > 0 {
 		set.limiter = rate.NewLimiter(rate.Limit(behaviour.RateLimit), max(1, int(behaviour.RateLimit/10)))
 	}

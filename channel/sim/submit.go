@@ -108,6 +108,7 @@ func (s *Server) refuse(ctx context.Context, sub *submit, inFlight int64) (reply
 		case Blackhole:
 			_ = s.wait(ctx, fault.For)
 			return s.drop(sub, Blackhole, reply{hangUp: true, reset: true}), true
+		default:
 		}
 	}
 	scripted := sub.plan.has(Throttled) && sub.rules.ThrottleNotApplied
@@ -167,6 +168,7 @@ func (s *Server) spoil(ctx context.Context, answer reply, fault Fault) reply {
 		answer.body.ProviderKey = uuid.NewSHA1(uuid.Nil, []byte(answer.body.ProviderKey)).String()
 	case NoEcho:
 		answer.body.ProviderKey, answer.body.Amount, answer.body.Currency = "", 0, ""
+	default:
 	}
 	return answer
 }

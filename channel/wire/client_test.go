@@ -2,6 +2,8 @@ package wire_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"log"
@@ -57,8 +59,9 @@ func TestTLS(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
-	trusting := server.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // it is one
-	client, err := wire.NewClient(wire.Config{BaseURL: server.URL, TLS: trusting})
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	client, err := wire.NewClient(wire.Config{BaseURL: server.URL, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}})
 	require.NoError(t, err)
 	defer client.Close()
 	for range 2 {
@@ -77,7 +80,7 @@ func TestConnectionsThatDie(t *testing.T) {
 	t.Parallel()
 	deaths := map[string]func(c *peerConn){
 		"closed":               func(*peerConn) {},
-		"reset":                func(c *peerConn) { _ = c.Conn.(*net.TCPConn).SetLinger(0) }, //nolint:forcetypeassert // it is one
+		"reset":                func(c *peerConn) { c.resetOnClose() },
 		"half a status line":   func(c *peerConn) { c.say("HTTP/1.1 20") },
 		"half a header":        func(c *peerConn) { c.say("HTTP/1.1 200 OK\r\nContent-Le") },
 		"no body":              func(c *peerConn) { c.say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n") },
@@ -270,7 +273,7 @@ func TestNothingIsSent(t *testing.T) {
 
 // asleepContext is that of a worker that was stopped past its deadline and runs
 // on before its timers do.
-type asleepContext struct{ context.Context }
+type asleepContext struct{ context.Context } //nolint:containedctx // it is one
 
 func (asleepContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
 
@@ -365,8 +368,14 @@ func TestIdlePool(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []wire.Config{
-		{}, {BaseURL: "ftp://x"}, {BaseURL: "http://"}, {BaseURL: "http://u:p@x"}, {BaseURL: "http://x?q"}, {BaseURL: "http://x\n"},
-		{BaseURL: "http://x", MaxBody: -1}, {BaseURL: "http://x", Header: []wire.Field{{Name: "A", Value: "b\r\n"}}},
+		{},
+		{BaseURL: "ftp://x"},
+		{BaseURL: "http://"},
+		{BaseURL: "http://u:p@x"},
+		{BaseURL: "http://x?q"},
+		{BaseURL: "http://x\n"},
+		{BaseURL: "http://x", MaxBody: -1},
+		{BaseURL: "http://x", Header: []wire.Field{{Name: "A", Value: "b\r\n"}}},
 	} {
 		_, err := wire.NewClient(bad)
 		require.Error(t, err, bad)

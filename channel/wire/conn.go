@@ -77,7 +77,7 @@ func (c *conn) send(deadline time.Time) (Fate, error) {
 // receive reads one answer and reports whether the connection may carry another request.
 func (c *conn) receive(maxBody int) (Response, bool) {
 	c.allowance = maxHeader + maxBody
-	answer, err := c.readHeader()
+	answer, err := c.readHeader() //nolint:bodyclose // read to its end below; it ends with the connection otherwise
 	if err != nil {
 		return Response{Err: fmt.Errorf("read answer: %w", err)}, false
 	}

@@ -98,6 +98,12 @@ func (c *peerConn) request() *http.Request {
 
 func (c *peerConn) say(text string) { _, _ = io.WriteString(c.Conn, text) }
 
+func (c *peerConn) resetOnClose() {
+	if tcp, isTCP := c.Conn.(*net.TCPConn); isTCP {
+		_ = tcp.SetLinger(0)
+	}
+}
+
 func (p *peer) counts() (requests, conns int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
