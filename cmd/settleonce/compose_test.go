@@ -34,7 +34,7 @@ func loadCompose(t *testing.T) *types.Project {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{composeFile}, cli.WithName("settleonce"))
 	require.NoError(t, err)
-	project, err := cli.ProjectFromOptions(t.Context(), options)
+	project, err := options.LoadProject(t.Context())
 	require.NoError(t, err)
 	return project
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,8 +70,8 @@ func dev(cmd *cobra.Command, p process) error {
 	err = d.run(cmd.Context())
 	closing, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), stopTimeout)
 	defer cancel()
-	for i := len(d.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, d.closers[i](closing))
+	for _, end := range slices.Backward(d.closers) {
+		err = errors.Join(err, end(closing))
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func (f *publishFlags) input(p process, args []string) (jsonl.Input, error) {
 	if len(args) == 0 {
 		return f.one()
 	}
-	var in io.Reader = p.stdin
+	in := p.stdin
 	if args[0] != "-" {
 		file, err := os.Open(args[0])
 		if err != nil {

@@ -60,7 +60,7 @@ func status(cmd *cobra.Command, p process, text, caller string) error {
 	}
 	return show(cmd, views, func(t *table, views []paymentView) {
 		for i := range views {
-			views[i].print(t)
+			views[i].fill(t)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func viewOf(s *store.Status) paymentView {
 	return v
 }
 
-func (v *paymentView) print(t *table) {
+func (v *paymentView) fill(t *table) {
 	t.row("payment", v.PaymentID)
 	t.row("key", v.Key)
 	t.row("caller", v.Caller)
@@ -203,10 +203,10 @@ func (v *paymentView) print(t *table) {
 	if v.Open != nil {
 		t.row("next check", fmt.Sprintf("%s, %d queries made", clock(v.Open.NextCheckAt), v.Open.Queries))
 	}
-	v.printHistory(t)
+	v.fillHistory(t)
 }
 
-func (v *paymentView) printHistory(t *table) {
+func (v *paymentView) fillHistory(t *table) {
 	t.row("")
 	t.row("HISTORY", "STATE", "ATTEMPT", "SEND", "REFERENCE", "CAUSE", "ACTOR")
 	for _, h := range v.History {

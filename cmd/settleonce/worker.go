@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -84,8 +85,8 @@ func (w *worker) open(ctx context.Context, role string) error {
 }
 
 func (w *worker) close() {
-	for i := len(w.closers) - 1; i >= 0; i-- {
-		w.closers[i]()
+	for _, end := range slices.Backward(w.closers) {
+		end()
 	}
 }
 

@@ -75,20 +75,26 @@ func TestPrecedence(t *testing.T) {
 func TestFaultsAreSentences(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ name, file, env, want string }{
-		{name: "unknown variable", env: "SETTLEONCE_KAFKA_BROKER=x",
-			want: "variable SETTLEONCE_KAFKA_BROKER is not known, did you mean SETTLEONCE_KAFKA_BROKERS"},
+		{
+			name: "unknown variable", env: "SETTLEONCE_KAFKA_BROKER=x",
+			want: "variable SETTLEONCE_KAFKA_BROKER is not known, did you mean SETTLEONCE_KAFKA_BROKERS",
+		},
 		{name: "unknown key", file: "a: 1\nleese: 3s\n", want: ":2: leese is not known, did you mean lease"},
 		{name: "key twice", file: "lease: 30s\nlease: 40s\n", want: "lease is there twice: keep one"},
 		{name: "not YAML", file: "lease: [", want: "is not YAML"},
 		{name: "not a mapping", file: "- lease\n", want: "write it as lines of `name: value`"},
-		{name: "not a duration", env: "SETTLEONCE_LEASE=soon",
-			want: `lease: "soon" (from SETTLEONCE_LEASE) is not valid: write it as a duration, like 250ms, 30s or 336h`},
+		{
+			name: "not a duration", env: "SETTLEONCE_LEASE=soon",
+			want: `lease: "soon" (from SETTLEONCE_LEASE) is not valid: write it as a duration, like 250ms, 30s or 336h`,
+		},
 		{name: "not a number", env: "SETTLEONCE_CLAIMERS=many", want: "write it as a whole number"},
 		{name: "not a bool", env: "SETTLEONCE_PPROF=maybe", want: "write it as true or false"},
 		{name: "not a promise", env: "SETTLEONCE_CHANNEL_KEY_MEMORY=long", want: "or forever, immediate or undocumented"},
 		{name: "not pairs", env: "SETTLEONCE_CALLERS=shop", want: "caller=namespace"},
-		{name: "lease and submit timeout", env: "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=20s",
-			want: "channel sim: lease is 30s: raise it to at least 40s, twice the submit timeout"},
+		{
+			name: "lease and submit timeout", env: "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=20s",
+			want: "channel sim: lease is 30s: raise it to at least 40s, twice the submit timeout",
+		},
 		{name: "retention and window", env: "SETTLEONCE_WINDOW=24h", want: "raise window or lower commands-retention"},
 		{name: "broker", env: "SETTLEONCE_KAFKA_BROKERS=kafka", want: `"kafka" is not an address: write it as host:port`},
 		{name: "mechanism", env: "SETTLEONCE_KAFKA_SASL_MECHANISM=GSSAPI", want: "use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"},
@@ -97,11 +103,15 @@ func TestFaultsAreSentences(t *testing.T) {
 		{name: "unknown namespace", file: "callers: {shop: shop}\nrepay-named: [shap]\n", want: `no caller has namespace "shap": use one of shop`},
 		{name: "pool", env: "SETTLEONCE_POSTGRES_POOL_SIZE=3", want: "use at least 14"},
 		{name: "level", env: "SETTLEONCE_LOG_LEVEL=verbose", want: "use debug, info, warn or error"},
-		{name: "channels twice", file: "channel-url: http://a\nchannels: {a: {type: sim, url: 'http://a'}}\n",
-			want: "describe channels in one place"},
+		{
+			name: "channels twice", file: "channel-url: http://a\nchannels: {a: {type: sim, url: 'http://a'}}\n",
+			want: "describe channels in one place",
+		},
 		{name: "channel key", file: "channels: {a: {type: sim, key_memory: 3h}}\n", want: "key_memory is not known, did you mean key-memory"},
-		{name: "channel rule", file: "channels: {a: {type: sim, url: 'http://a', idempotent-submit: true}}\n",
-			want: "channel a: IdempotentSubmit without KeyMemory"},
+		{
+			name: "channel rule", file: "channels: {a: {type: sim, url: 'http://a', idempotent-submit: true}}\n",
+			want: "channel a: IdempotentSubmit without KeyMemory",
+		},
 		{name: "channel type", file: "channels: {a: {url: 'http://a'}}\n", want: "channel a has no type: set type: sim"},
 		{name: "no such file", env: "SETTLEONCE_CONFIG=/nowhere.yaml", want: "configuration file: it cannot be read"},
 	}

@@ -28,7 +28,7 @@ func readFile(path string) (*document, error) {
 	if path == "" {
 		return d, nil
 	}
-	raw, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration file: it cannot be read, check path and rights: %w", err)
 	}

@@ -132,7 +132,7 @@ func (l *Loaded) readSecrets() error {
 }
 
 func readSecret(name, path string, target *string) error {
-	raw, err := os.ReadFile(path) //nolint:gosec // the path is the operator's own setting
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("%s: the file cannot be read, check path and rights: %w", name, err)
 	}

@@ -132,7 +132,9 @@ func (a *Admin) Run(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("close admin endpoints: %w", err), a.server.Close())
 	}
-	<-ended
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 
@@ -165,7 +167,11 @@ func (c *checks) serve(w http.ResponseWriter, r *http.Request) {
 	if result.Status != "ok" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(result) // the peer is gone, nobody to tell
+	body, err := json.Marshal(result)
+	if err != nil {
+		return // strings always marshal
+	}
+	_, _ = w.Write(append(body, '\n')) // the peer is gone, nobody to tell
 }
 
 func (c *checks) run(ctx context.Context) report {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/pgtest"
+)
+
+// services are what roles need: a broker, an empty database that is not
+// durable, and a provider.
+type services struct {
+	env []string
+	sim *sim.Server
+}
+
+func startServices(t *testing.T) services {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	provider, err := sim.NewServer("", sim.DefaultBehaviour())
+	require.NoError(t, err)
+	server := httptest.NewServer(provider)
+	t.Cleanup(func() {
+		server.Close()
+		require.NoError(t, provider.Close())
+	})
+	return services{sim: provider, env: []string{
+		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ","), "SETTLEONCE_POSTGRES_DSN=" + pgtest.DSN(t, nil),
+		"SETTLEONCE_REPLICATION=1", "SETTLEONCE_CHANNEL_URL=" + server.URL, "SETTLEONCE_ADMIN_ADDRESS=127.0.0.1:0",
+		"SETTLEONCE_CALLERS=shop=shop", "SETTLEONCE_SWEEP_INTERVAL=50ms",
+	}}
+}
+
+// TestStartIsRefused walks through what a new installation forgets, one after
+// the other; each sentence says what to do next.
+func TestStartIsRefused(t *testing.T) {
+	t.Parallel()
+	s := startServices(t)
+	refused := func(want string, env ...string) {
+		t.Helper()
+		for _, role := range []string{"consumer", "outbox", "reconciler", "all"} {
+			r := runCommand(t, append(env, s.env...), role)
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.stderr, want)
+		}
+	}
+	refused("run `settleonce migrate` first")
+	requireOK(t, runCommand(t, s.env, "migrate"))
+	refused("the database may lose committed claims, and a lost claim is a second charge")
+	const unsafe = "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"
+	refused("topic payment.events does not exist: run `settleonce topics ensure`", unsafe)
+	refused("partitions is 8 and the database was installed with 16 shards: set partitions to 16", unsafe, "SETTLEONCE_PARTITIONS=8")
+	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
+	refused("keeps records longer than the window of 200h0m0s", unsafe, "SETTLEONCE_WINDOW=200h", "SETTLEONCE_COMMANDS_RETENTION=200h")
+
+	r := runCommand(t, s.env, "consumer", "--postgres-dsn", "postgres://nobody@127.0.0.1:1/x?sslmode=disable")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "check that Postgres runs there and postgres-dsn is right")
+	r = runCommand(t, s.env, "consumer", "--kafka-brokers", "127.0.0.1:1")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "check that Kafka runs there and kafka-brokers is right")
+}
+
+var adminLine = regexp.MustCompile(`"address":"([^"]+)"`)
+
+// adminURL waits until a role is at work.
+func adminURL(t *testing.T, r *running, env []string) string {
+	t.Helper()
+	var address string
+	require.Eventually(t, func() bool {
+		if found := adminLine.FindStringSubmatch(r.stderr.String()); found != nil {
+			address = found[1]
+		}
+		return address != "" && runCommand(t, env, "health", "--ready", "--admin-address", address).code == 0
+	}, 30*time.Second, 50*time.Millisecond, r.stderr)
+	return "http://" + address
+}
+
+func scrape(t *testing.T, url string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", http.NoBody)
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// Every role on its own, as in the compose file: commands go in, one charge per
+// key comes out, and a lost answer is asked about.
+func TestRolesApart(t *testing.T) {
+	t.Parallel()
+	s := startServices(t)
+	requireOK(t, runCommand(t, s.env, "migrate"))
+	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
+	env := append([]string{"SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"}, s.env...)
+	urls := make(map[string]string)
+	roles := []string{"consumer", "outbox", "reconciler"}
+	for _, name := range roles {
+		r := start(t, env, name)
+		t.Cleanup(func() { require.Zero(t, r.stop(t), r.stderr) })
+		urls[name] = adminURL(t, r, env)
+	}
+	plain := publishOne(t, env, "--order", "order-1", "--amount", "1999")
+	lost := publishOne(t, env, "--order", "order-2", "--amount", "2999", "--metadata", "sim=lost_answer@1")
+	foreign := runCommand(t, env, "publish", "--caller", "stranger", "--order", "order-3", "--amount", "100")
+	requireOK(t, foreign)
+	for _, c := range []publishedCommand{plain, lost} {
+		require.Eventually(t, func() bool {
+			views := statusOf(t, env, c.Key.String(), "--caller", "shop")
+			return len(views) == 1 && views[0]["state"] == "succeeded"
+		}, 60*time.Second, 100*time.Millisecond, c.Order)
+	}
+	require.Eventually(t, func() bool {
+		return strings.Contains(scrape(t, urls["consumer"]), `settleonce_dead_letters_total{reason="foreign_caller"} 1`)
+	}, 20*time.Second, 100*time.Millisecond)
+	sum := s.sim.Summary()
+	require.Equal(t, 2, sum.Charges, "a stranger pays nothing, a lost answer is charged once")
+	require.Zero(t, sum.DoubleCharged)
+
+	metrics := scrape(t, urls["consumer"])
+	require.Contains(t, metrics, `settleonce_commands_total{result="fresh"} 2`)
+	require.Contains(t, metrics, `settleonce_consumer_lag_messages{partition="0",topic="payment.commands"}`)
+	require.Contains(t, metrics, `settleonce_transitions_total{state="unknown"} 1`)
+	require.Contains(t, scrape(t, urls["outbox"]), `settleonce_relay_shards 16`)
+	require.Contains(t, scrape(t, urls["reconciler"]), `settleonce_query_budget_spent_total{channel="sim"} 1`)
+	require.Contains(t, scrape(t, urls["reconciler"]), `settleonce_outbox_parked_messages 0`)
+}
+
+// A role that ends by itself must take the process with it.
+func TestStages(t *testing.T) {
+	t.Parallel()
+	failed := io.ErrUnexpectedEOF
+	var order []string
+	waits := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			order = append(order, name)
+			return ctx.Err()
+		}
+	}
+	fails := func(context.Context) error { return failed }
+	log := zerolog.Nop()
+	err := runStages(t.Context(), []role{{name: "a", run: fails}, {name: "z", run: waits("z"), last: true}}, log)
+	require.ErrorIs(t, err, failed)
+	err = runStages(t.Context(), []role{{name: "a", run: waits("a")}, {name: "z", run: fails, last: true}}, log)
+	require.ErrorIs(t, err, failed)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	order = nil
+	require.NoError(t, runStages(ctx, []role{{name: "z", run: waits("z"), last: true}, {name: "a", run: waits("a")}}, log))
+	require.Equal(t, []string{"a", "z"}, order, "what publishes ends after what writes")
+}
