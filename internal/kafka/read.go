@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -89,34 +90,51 @@ func (c *Client) partitionIDs(ctx context.Context, topic string) ([]int, error) 
 // partition's turn comes, partition by partition in offset order. An error of fn
 // ends it and is returned.
 func (c *Client) ReadAll(ctx context.Context, topic string, fn func(Record) error) error {
+	_, err := c.ReadFrom(ctx, topic, nil, fn)
+	return err
+}
+
+// ReadFrom is ReadAll from the given offset of each partition on; partitions
+// without one are read from their start. It returns where the next call goes on,
+// also beside an error.
+func (c *Client) ReadFrom(ctx context.Context, topic string, from map[int]int64, fn func(Record) error) (map[int]int64, error) {
+	next := maps.Clone(from)
+	if next == nil {
+		next = map[int]int64{}
+	}
 	ids, err := c.partitionIDs(ctx, topic)
 	if err != nil {
-		return err
+		return next, err
 	}
 	got, err := c.listOffsets(ctx, map[string][]int{topic: ids})
 	if err != nil {
-		return fmt.Errorf("read topic %s: %w", topic, err)
+		return next, fmt.Errorf("read topic %s: %w", topic, err)
 	}
 	for _, id := range ids {
 		tp := topicPartition{topic, id}
-		if err := c.readPartition(ctx, tp, got[tp], fn); err != nil {
-			return fmt.Errorf("read topic %s partition %d: %w", topic, id, err)
+		r := got[tp]
+		r.earliest = max(r.earliest, next[id])
+		at, err := c.readPartition(ctx, tp, r, fn)
+		next[id] = at
+		if err != nil {
+			return next, fmt.Errorf("read topic %s partition %d: %w", topic, id, err)
 		}
 	}
-	return nil
+	return next, nil
 }
 
-func (c *Client) readPartition(ctx context.Context, tp topicPartition, r offsetRange, fn func(Record) error) error {
-	end := r.latest
-	for next, failures := r.earliest, 0; next < end; {
+// readPartition returns the offset behind the last record that fn took.
+func (c *Client) readPartition(ctx context.Context, tp topicPartition, r offsetRange, fn func(Record) error) (int64, error) {
+	end, next, failures := r.latest, r.earliest, 0
+	for next < end {
 		got, err := c.fetchOne(ctx, tp, next)
 		if err != nil {
 			if failures++; failures == 5 || ctx.Err() != nil {
-				return err
+				return next, err
 			}
 			c.refresh()
 			if err := sleep(ctx, refreshEvery); err != nil {
-				return err
+				return next, err
 			}
 			continue
 		}
@@ -127,12 +145,13 @@ func (c *Client) readPartition(ctx context.Context, tp topicPartition, r offsetR
 				break
 			}
 			if err := fn(rec); err != nil {
-				return err
+				return next, err
 			}
+			next = rec.Offset + 1
 		}
-		next = got.next
+		next = max(next, min(got.next, end))
 	}
-	return nil
+	return next, nil
 }
 
 func (c *Client) fetchOne(ctx context.Context, tp topicPartition, offset int64) (fetched, error) {

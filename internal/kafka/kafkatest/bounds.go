@@ -13,6 +13,7 @@ func boundsChecks() []check {
 	return []check{
 		{"MaxInFlight", checkMaxInFlight},
 		{"MaxInFlightBytes", checkMaxInFlightBytes},
+		{"LargeRecord", checkLargeRecord},
 		{"PausedAlone", checkPausedAlone},
 		{"Watchdog", checkWatchdog},
 		{"Stats", checkStats},
@@ -64,6 +65,18 @@ func (s *suite) publish(t *testing.T, topic string, vs ...[]byte) error {
 		msgs[i] = kafka.Message{Topic: topic, Key: []byte{}, Value: v}
 	}
 	return p.Publish(s.context(t), msgs...)
+}
+
+// A record above every fetch bound is delivered, also beside busy partitions.
+func checkLargeRecord(t *testing.T, s *suite) {
+	topic := s.topic(t, "huge", 3)
+	s.produce(t, topic, 0, 500)
+	require.NoError(t, s.kgo(t).ProduceSync(s.context(t), record(topic, 1, string(make([]byte, 900_000)))).FirstErr())
+	s.produceValues(t, topic, 1, 0, 1)
+	s.produce(t, topic, 2, 500)
+	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, FetchMaxBytes: 8192}, true)
+	m.waitFor(t, 1002)
+	require.Len(t, m.of(1)[0].Value, 900_000)
 }
 
 // A full partition does not hold the others up.

@@ -23,6 +23,7 @@ func consumeChecks() []check {
 		{"StopTimesOut", checkStopTimesOut},
 		{"HandlerFails", checkHandlerFails},
 		{"StartOffset", checkStartOffset},
+		{"StartBelowCommitted", checkStartBelowCommitted},
 		{"OffsetOutOfRange", checkOffsetOutOfRange},
 		{"MissingTopic", checkMissingTopic},
 		{"BrokenFetches", checkBrokenFetches},
@@ -192,6 +193,27 @@ func checkStartOffset(t *testing.T, s *suite) {
 		require.NoError(t, m.leave(t))
 		require.Equal(t, c.after, s.committed(t, s.group(""), topic)[0])
 	}
+}
+
+// B9: reading again below the committed offset does not take it back.
+func checkStartBelowCommitted(t *testing.T, s *suite) {
+	topic := s.topic(t, "below", 1)
+	s.produce(t, topic, 0, 5)
+	first := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}}, true)
+	s.eventuallyCommitted(t, s.group(""), topic, 0, 5)
+	require.NoError(t, first.leave(t))
+	again := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, StartOffset: startAt(1)}, false)
+	got := again.waitFor(t, 4)
+	for _, d := range got {
+		d.Finish()
+		require.Never(t, func() bool {
+			at, err := s.client.CommittedOffsets(s.context(t), s.group(""), topic)
+			return err == nil && at[0] != 5
+		}, 50*time.Millisecond, 5*time.Millisecond)
+	}
+	s.produceValues(t, topic, 0, 5, 6)
+	again.waitFor(t, 5)[4].Finish()
+	s.eventuallyCommitted(t, s.group(""), topic, 0, 6)
 }
 
 func startAt(offset int64) func(context.Context, string, int, int64) (int64, error) {

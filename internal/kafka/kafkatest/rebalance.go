@@ -61,10 +61,15 @@ func checkBlockedHandler(t *testing.T, s *suite) {
 		s.produce(t, topic, p, 3)
 	}
 	release := make(chan struct{})
-	var late atomic.Int32
+	var late, overlaps atomic.Int32
+	var inside [2]atomic.Int32
 	a := s.join(t, kafka.ConsumerConfig{
 		Topics: []string{topic}, DrainTimeout: 300 * time.Millisecond,
 		Handler: func(_ context.Context, batch []*kafka.Delivery) error {
+			if inside[batch[0].Partition].Add(1) > 1 {
+				overlaps.Add(1)
+			}
+			defer inside[batch[0].Partition].Add(-1)
 			<-release
 			for _, d := range batch {
 				if !d.Live() {
@@ -79,6 +84,8 @@ func checkBlockedHandler(t *testing.T, s *suite) {
 	b := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}}, false)
 	p := moved(t, topic, a, b)
 	eventually(t, func() bool { return len(b.of(p)) == 3 }, "the new owner has the records")
+	eventually(t, func() bool { st := a.consumer.Stats(); return len(st) == 1 && st[0].Queued == 3 }, "the old owner fetched its own again")
+	require.Never(t, func() bool { return overlaps.Load() > 0 }, 50*time.Millisecond, time.Millisecond, "one handler at a time")
 	close(release)
 	eventually(t, func() bool { return late.Load() >= 4 }, "late finishes of both partitions")
 	s.eventuallyCommitted(t, s.group(""), topic, 1-p, 3) // a took its own partition up again
