@@ -5,11 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -25,11 +27,8 @@ type services struct {
 	sim *sim.Server
 }
 
-func startServices(t *testing.T) services {
+func startServices(t *testing.T, brokers string) services {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
 	provider, err := sim.NewServer("", sim.DefaultBehaviour())
 	require.NoError(t, err)
 	server := httptest.NewServer(provider)
@@ -38,17 +37,35 @@ func startServices(t *testing.T) services {
 		require.NoError(t, provider.Close())
 	})
 	return services{sim: provider, env: []string{
-		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ","), "SETTLEONCE_POSTGRES_DSN=" + pgtest.DSN(t, nil),
+		"SETTLEONCE_KAFKA_BROKERS=" + brokers, "SETTLEONCE_TOPIC_PREFIX=t" + uuid.NewString()[:8] + ".", "SETTLEONCE_POSTGRES_DSN=" + pgtest.DSN(t, nil),
 		"SETTLEONCE_REPLICATION=1", "SETTLEONCE_CHANNEL_URL=" + server.URL, "SETTLEONCE_ADMIN_ADDRESS=127.0.0.1:0",
 		"SETTLEONCE_CALLERS=shop=shop", "SETTLEONCE_SWEEP_INTERVAL=50ms",
 	}}
+}
+
+func embeddedKafka(t *testing.T) string {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return strings.Join(cluster.ListenAddrs(), ",")
+}
+
+// apacheKafka is a real broker, which `make test` starts where it can.
+func apacheKafka(t *testing.T) string {
+	t.Helper()
+	brokers := os.Getenv("SETTLEONCE_TEST_KAFKA")
+	if brokers == "" {
+		t.Skip("SETTLEONCE_TEST_KAFKA names no Apache Kafka")
+	}
+	return brokers
 }
 
 // TestStartIsRefused walks through what a new installation forgets, one after
 // the other; each sentence says what to do next.
 func TestStartIsRefused(t *testing.T) {
 	t.Parallel()
-	s := startServices(t)
+	s := startServices(t, embeddedKafka(t))
 	refused := func(want string, env ...string) {
 		t.Helper()
 		for _, role := range []string{"consumer", "outbox", "reconciler", "all"} {
@@ -61,7 +78,7 @@ func TestStartIsRefused(t *testing.T) {
 	requireOK(t, runCommand(t, s.env, "migrate"))
 	refused("the database may lose committed claims, and a lost claim is a second charge")
 	const unsafe = "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"
-	refused("topic payment.events does not exist: run `settleonce topics ensure`", unsafe)
+	refused("payment.events does not exist: run `settleonce topics ensure`", unsafe)
 	refused("partitions is 8 and the database was installed with 16 shards: set partitions to 16", unsafe, "SETTLEONCE_PARTITIONS=8")
 	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
 	refused("keeps records longer than the window of 200h0m0s", unsafe, "SETTLEONCE_WINDOW=200h", "SETTLEONCE_COMMANDS_RETENTION=200h")
@@ -108,9 +125,21 @@ func scrape(t *testing.T, url string) string {
 // key comes out, and a lost answer is asked about.
 func TestRolesApart(t *testing.T) {
 	t.Parallel()
-	s := startServices(t)
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		testRolesApart(t, startServices(t, embeddedKafka(t)))
+	})
+	t.Run("apache", func(t *testing.T) {
+		t.Parallel()
+		testRolesApart(t, startServices(t, apacheKafka(t)))
+	})
+}
+
+func testRolesApart(t *testing.T, s services) {
+	t.Helper()
 	requireOK(t, runCommand(t, s.env, "migrate"))
 	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
+	requireOK(t, runCommand(t, s.env, "topics", "check"))
 	env := append([]string{"SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"}, s.env...)
 	urls := make(map[string]string)
 	roles := []string{"consumer", "outbox", "reconciler"}
@@ -138,7 +167,7 @@ func TestRolesApart(t *testing.T) {
 
 	metrics := scrape(t, urls["consumer"])
 	require.Contains(t, metrics, `settleonce_commands_total{result="fresh"} 2`)
-	require.Contains(t, metrics, `settleonce_consumer_lag_messages{partition="0",topic="payment.commands"}`)
+	require.Contains(t, metrics, `payment.commands"}`, "the lag of each partition")
 	require.Contains(t, metrics, `settleonce_transitions_total{state="unknown"} 1`)
 	require.Contains(t, scrape(t, urls["outbox"]), `settleonce_relay_shards 16`)
 	require.Contains(t, scrape(t, urls["reconciler"]), `settleonce_query_budget_spent_total{channel="sim"} 1`)

@@ -186,7 +186,7 @@ func (v *paymentView) fill(t *table) {
 	if v.Obligation != v.OrderID {
 		t.row("obligation", v.Obligation)
 	}
-	t.row("amount", fmt.Sprintf("%d %s (minor units)", v.Amount, v.Currency))
+	t.row("amount", payment.Money{Amount: v.Amount, Currency: v.Currency})
 	t.row("channel", fmt.Sprintf("%s (%s)", v.Channel, v.ChannelIdentity))
 	t.row("provider key", fmt.Sprintf("%s, attempt %d, %d sent", v.ProviderKey, v.Attempt, v.Sends))
 	optional := func(name, value string) {
