@@ -105,7 +105,11 @@ func (a *Adapter) classify(op payment.Op, r wire.Response, want asked) payment.A
 		return payment.Answer{Class: payment.Classify(exchange), Cause: causeOf(r.Err), Detail: clip(r.Err.Error())}
 	}
 	var body Answer
-	readable := json.Unmarshal(r.Body, &body) == nil
+	readable := body.readPlain(r.Body)
+	if !readable {
+		body = Answer{}
+		readable = json.Unmarshal(r.Body, &body) == nil
+	}
 	if readable {
 		exchange.Echo, exchange.Verdict = want.compare(&body), want.verdict(&body)
 	}

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/payment"
@@ -20,6 +22,7 @@ func BenchmarkSubmit(b *testing.B) {
 	bench := setupLedger(b, sim.DefaultBehaviour(), filepath.Join(b.TempDir(), "ledger"))
 	b.ReportAllocs()
 	b.SetParallelism(32)
+	defer reportCPU(b, cpu(b))
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -38,6 +41,7 @@ func BenchmarkNetHTTP(b *testing.B) {
 	defer client.CloseIdleConnections()
 	b.ReportAllocs()
 	b.SetParallelism(32)
+	defer reportCPU(b, cpu(b))
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
@@ -72,4 +76,17 @@ func BenchmarkInstant(b *testing.B) {
 		instant.Submit(ctx, r)
 		cancel()
 	}
+}
+
+// reportCPU adds the CPU time per call, which a busy machine disturbs less than the duration.
+func reportCPU(b *testing.B, start time.Duration) {
+	b.Helper()
+	b.ReportMetric(float64(cpu(b)-start)/float64(b.N)/float64(time.Microsecond), "cpu-µs/op")
+}
+
+func cpu(tb testing.TB) time.Duration {
+	tb.Helper()
+	var usage syscall.Rusage
+	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,18 +17,77 @@ import (
 // appendBody writes a charge as JSON, the same bytes for the same charge: the
 // request's hash shows that every send of an attempt was the same.
 func appendBody(out []byte, r *channel.Request) []byte {
-	out = append(out, `{"amount":`...)
-	out = strconv.AppendInt(out, r.Amount, 10)
-	out = appendMember(out, "currency", r.Currency)
-	out = appendMember(out, "customer", r.CustomerID)
-	out = appendMember(out, "method", r.PaymentMethod)
-	out = appendMember(out, "order", r.OrderID)
-	out = append(out, `,"paymentId":"`...)
-	out = appendUUID(out, r.PaymentID)
-	out = append(out, '"')
-	if len(r.Metadata) > 0 {
-		out = appendMetadata(out, r.Metadata)
+	c := Content{
+		Amount: r.Amount, Currency: r.Currency, Customer: r.CustomerID, Method: r.PaymentMethod,
+		Order: r.OrderID, PaymentID: r.PaymentID.String(), Metadata: r.Metadata,
 	}
+	return c.appendJSON(out)
+}
+
+// appendJSON writes the content as encoding/json would, at a fraction of the cost.
+func (c *Content) appendJSON(out []byte) []byte {
+	out = append(out, `{"amount":`...)
+	out = strconv.AppendInt(out, c.Amount, 10)
+	out = appendMember(out, "currency", c.Currency)
+	out = appendMember(out, "customer", c.Customer)
+	out = appendMember(out, "method", c.Method)
+	out = appendMember(out, "order", c.Order)
+	out = appendMember(out, "paymentId", c.PaymentID)
+	if len(c.Metadata) > 0 {
+		out = appendMetadata(out, c.Metadata)
+	}
+	return append(out, '}')
+}
+
+// appendJSON writes the answer.
+func (a *Answer) appendJSON(out []byte) []byte {
+	start := len(out)
+	out = appendMember(out, "id", a.ID)
+	out = appendMember(out, "status", string(a.Status))
+	out = appendMember(out, "providerKey", a.ProviderKey)
+	out = appendNumber(out, "amount", a.Amount)
+	out = appendMember(out, "currency", a.Currency)
+	out = appendMember(out, "cause", a.Cause)
+	out = appendMember(out, "code", a.Code)
+	if a.Replayed {
+		out = append(out, `,"replayed":true`...)
+	}
+	return closeObject(out, start)
+}
+
+// appendJSON writes the line, without its end.
+func (l *line) appendJSON(out []byte) []byte {
+	out = append(out, `{"at":"`...)
+	out = l.At.UTC().AppendFormat(out, time.RFC3339Nano)
+	out = append(out, `","key":"`...)
+	out = appendUUID(out, l.Key)
+	out = append(out, '"')
+	out = appendMember(out, "kind", string(l.Kind))
+	out = appendNumber(out, "send", int64(l.Send))
+	out = appendMember(out, "why", l.Why)
+	out = appendMember(out, "status", string(l.Status))
+	out = appendMember(out, "reference", l.Reference)
+	out = appendNumber(out, "booked", l.Amount)
+	out = appendMember(out, "bookedCurrency", l.Currency)
+	if l.Forgot {
+		out = append(out, `,"forgot":true`...)
+	}
+	out = appendNumber(out, "lagNanos", l.Lag)
+	out = appendNumber(out, "settleAt", l.SettleAt)
+	if l.Content != nil {
+		out = append(out, `,"content":`...)
+		out = l.Content.appendJSON(out)
+	}
+	return append(out, '}')
+}
+
+// closeObject turns the members written since start, each with a comma before
+// it, into an object.
+func closeObject(out []byte, start int) []byte {
+	if len(out) == start {
+		return append(out, '{', '}')
+	}
+	out[start] = '{'
 	return append(out, '}')
 }
 
@@ -44,11 +104,26 @@ func appendMetadata(out []byte, metadata map[string]string) []byte {
 	return append(out, '}')
 }
 
+// appendMember writes a comma, a name and a string; nothing for an empty one.
 func appendMember(out []byte, name, value string) []byte {
+	if value == "" {
+		return out
+	}
 	out = append(out, ',', '"')
 	out = append(out, name...)
 	out = append(out, '"', ':')
 	return appendString(out, value)
+}
+
+// appendNumber writes a comma, a name and a number; nothing for 0.
+func appendNumber(out []byte, name string, value int64) []byte {
+	if value == 0 {
+		return out
+	}
+	out = append(out, ',', '"')
+	out = append(out, name...)
+	out = append(out, '"', ':')
+	return strconv.AppendInt(out, value, 10)
 }
 
 // appendString writes a JSON string; only what needs escaping takes the long way.

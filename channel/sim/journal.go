@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,7 +76,7 @@ func (j *journal) append(l *line) error {
 	if j.broken != nil {
 		return j.broken
 	}
-	j.buf = l.appendJSON(j.buf[:0])
+	j.buf = append(l.appendJSON(j.buf[:0]), '\n')
 	if _, err := j.file.Write(j.buf); err != nil {
 		j.broken = fmt.Errorf("write ledger: %w", err)
 	}
@@ -95,13 +94,4 @@ func (j *journal) close() error {
 		return fmt.Errorf("close ledger: %w", err)
 	}
 	return nil
-}
-
-// appendJSON writes the line as encoding/json does, with its end.
-func (l *line) appendJSON(out []byte) []byte {
-	text, err := json.Marshal(l)
-	if err != nil { // a line holds nothing that JSON cannot show
-		return append(out, '\n')
-	}
-	return append(append(out, bytes.TrimSpace(text)...), '\n')
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -72,13 +71,10 @@ func (r reply) send(w http.ResponseWriter) {
 }
 
 func (r reply) write(w http.ResponseWriter) {
-	text, err := json.Marshal(r.body)
-	if err != nil {
-		hangUp(w, nil, true)
-		return
-	}
+	text := r.body.appendJSON(make([]byte, 0, 256))
 	header := w.Header()
 	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(text))}
 	if r.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(r.retryAfter))
 	}

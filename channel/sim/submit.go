@@ -49,15 +49,28 @@ func readCharge(r *http.Request) (uuid.UUID, Content, error) {
 	if err != nil {
 		return uuid.Nil, Content{}, errBadKey
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err != nil {
+	if r.ContentLength < 0 || r.ContentLength > maxBody {
 		return uuid.Nil, Content{}, errBadBody
 	}
-	var content Content
-	if err := json.Unmarshal(body, &content); err != nil || content.Amount <= 0 || content.Currency == "" {
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return uuid.Nil, Content{}, errBadBody
+	}
+	content, err := readContent(body)
+	if err != nil || content.Amount <= 0 || content.Currency == "" {
 		return uuid.Nil, Content{}, errBadBody
 	}
 	return key, content, nil
+}
+
+func readContent(body []byte) (Content, error) {
+	var content Content
+	if content.readPlain(body) {
+		return content, nil
+	}
+	content = Content{}
+	err := json.Unmarshal(body, &content)
+	return content, err
 }
 
 // take decides about a submit: first what keeps it from being executed, then the
