@@ -10,14 +10,18 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// Gate says how many more sends a channel admits from this process now: by free
-// slots, by the breaker that all instances share, by the channel's rate limit.
+// Gate says how many more sends a channel admits from this process now: by how
+// many are out already, by the breaker that all instances share, by the channel's
+// rate limit.
 type Gate struct {
 	name string
 	caps channel.Capabilities
 
+	// calls holds a token per call on the wire.
+	calls chan struct{}
+
 	mu        sync.Mutex
-	free      int
+	free      int     // permits that may still be granted
 	allowance float64 // submits still allowed by the rate limit
 	openUntil time.Time
 	probing   bool
@@ -26,9 +30,42 @@ type Gate struct {
 	urgent    chan struct{} // asks for a report now
 }
 
+// waiting is how many permits may wait for a call, for each call that may be on
+// the wire: claims and group commits stay large, and the wire never idles. A
+// permit that cannot start in time ends as not sent, and its payment is parked.
+const waiting = 3
+
 func newGate(name string, caps channel.Capabilities) *Gate {
-	return &Gate{name: name, caps: caps, free: caps.MaxInFlight, freed: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	return &Gate{
+		name: name, caps: caps, calls: make(chan struct{}, caps.MaxInFlight), free: (1 + waiting) * caps.MaxInFlight,
+		freed: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+	}
 }
+
+// enter waits for a place on the wire, at most until the time, or until ctx ends.
+func (g *Gate) enter(ctx context.Context, latest time.Time) bool {
+	select {
+	case g.calls <- struct{}{}:
+	default:
+		ctx, cancel := context.WithDeadline(ctx, latest)
+		defer cancel()
+		select {
+		case g.calls <- struct{}{}:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	if ctx.Err() != nil || time.Now().After(latest) {
+		g.leave()
+		return false
+	}
+	return true
+}
+
+func (g *Gate) leave() { <-g.calls }
+
+// granted is how many permits are out.
+func (g *Gate) granted() int { return (1+waiting)*g.caps.MaxInFlight - g.free }
 
 // Admission is what a gate answers.
 type Admission struct {
@@ -47,7 +84,7 @@ func (g *Gate) Reserve(want int) Admission {
 	switch {
 	case time.Now().Before(g.openUntil):
 		return Admission{}
-	case g.probing && g.free < g.caps.MaxInFlight:
+	case g.probing && g.granted() > 0:
 		return Admission{} // one probe at a time until something gets through
 	case g.probing:
 		allowed = min(allowed, 1)
@@ -84,12 +121,8 @@ func (g *Gate) Wait(ctx context.Context, atMost time.Duration) {
 	}
 }
 
-// InFlight is the number of slots in use.
-func (g *Gate) InFlight() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.caps.MaxInFlight - g.free
-}
+// InFlight is the number of calls on the wire.
+func (g *Gate) InFlight() int { return len(g.calls) }
 
 // Open reports whether calls are held back now.
 func (g *Gate) Open() bool {

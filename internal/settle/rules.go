@@ -146,7 +146,7 @@ func succeeded(l store.Locked, a payment.Answer) *store.Change {
 	case l.Payment.State.Unresolved():
 		return &store.Change{
 			To: payment.Succeeded, Reference: a.Reference, Event: payment.EventSucceeded, Reply: payment.ReplyOutcome,
-			CloseReviews: "the provider reports success",
+			CloseReviews: closing(l, "the provider reports success"),
 		}
 	case l.Payment.State == payment.Succeeded && (a.Reference == "" || a.Reference == l.Payment.ProviderReference):
 		return nil
@@ -155,6 +155,15 @@ func succeeded(l store.Locked, a payment.Answer) *store.Change {
 	default:
 		return conflict(l, "the provider reports success for a payment that ended "+l.Payment.State.String(), a)
 	}
+}
+
+// closing is the word that closes the items of a payment in review; the others
+// have none.
+func closing(l store.Locked, word string) string {
+	if l.Payment.State == payment.Review {
+		return word
+	}
+	return ""
 }
 
 // conflict opens one conflict item for contradicting evidence; the outcome stays
@@ -190,7 +199,7 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 	if caps.ConcludesDecline(l.Open.Sends, l.Now) || byQuery {
 		return &store.Change{
 			To: payment.Declined, Reference: a.Reference, Cause: a.Cause, Detail: a.Detail,
-			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: "the provider reports a decline",
+			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: closing(l, "the provider reports a decline"),
 		}
 	}
 	return r.holdDecline(l, a, after)

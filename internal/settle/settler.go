@@ -130,9 +130,8 @@ func (s *Settler) warn(what string) func(error) {
 // stored, so what is under way stays bounded while the database is down.
 func (s *Settler) Submit(p Permit) {
 	s.calls.Go(func() {
-		answer := s.send(p)
 		gate := s.gates[p.Payment.Channel]
-		gate.Observe(answer)
+		answer := s.send(gate, p)
 		s.store(item{
 			step: store.Step{Payment: p.Payment.ID, Decide: s.cfg.Rules.Answered(p, answer)},
 			done: func(store.Applied) { gate.Release(1, 0) },
@@ -142,17 +141,13 @@ func (s *Settler) Submit(p Permit) {
 
 // send is one permit, one request on the wire. Whatever stops it before a byte
 // has left is proven not sent by the permit's own worker.
-func (s *Settler) send(p Permit) payment.Answer {
-	entry, ok := s.cfg.Rules.Channels.Get(p.Payment.Channel)
-	switch {
-	case !ok:
-		return payment.Answer{Class: payment.ClassNotSent, Cause: "channel not configured"}
-	case time.Now().After(p.Start):
+func (s *Settler) send(gate *Gate, p Permit) payment.Answer {
+	if !gate.enter(s.alive, p.Start) {
 		// A worker that was stopped in between must not send late (G11).
 		return payment.Answer{Class: payment.ClassNotSent, Cause: "too late to start"}
-	case s.alive.Err() != nil:
-		return payment.Answer{Class: payment.ClassNotSent, Cause: "stopping"}
 	}
+	defer gate.leave()
+	entry, _ := s.cfg.Rules.Channels.Get(p.Payment.Channel)
 	deadline := time.Now().Add(entry.Capabilities.SubmitTimeout)
 	if p.Deadline.Before(deadline) {
 		deadline = p.Deadline
@@ -163,6 +158,7 @@ func (s *Settler) send(p Permit) payment.Answer {
 	started := time.Now()
 	answer := entry.Adapter.Submit(ctx, request(p.Payment))
 	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, "submit", answer.Class, time.Since(started))
+	gate.Observe(answer)
 	return answer
 }
 
