@@ -9,8 +9,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/channel/wire"
 	"github.com/settleonce/settleonce/payment"
@@ -53,19 +51,21 @@ func (a *Adapter) Close() { a.client.Close() }
 // Submit puts one charge on the wire.
 func (a *Adapter) Submit(ctx context.Context, r channel.Request) payment.Answer {
 	body := appendBody(make([]byte, 0, 512), &r)
+	key := r.ProviderKey.String()
 	response := a.client.Do(ctx, wire.Request{
 		Method: http.MethodPost, Target: "/v1/charges", Body: body,
-		Header: []wire.Field{{Name: KeyHeader, Value: r.ProviderKey.String()}},
+		Header: []wire.Field{{Name: KeyHeader, Value: key}},
 	})
-	answer := a.classify(payment.OpSubmit, response, asked{r.ProviderKey, r.Amount, r.Currency})
+	answer := a.classify(payment.OpSubmit, response, asked{key, r.Amount, r.Currency})
 	answer.RequestHash = requestHash(r.ProviderKey, body)
 	return answer
 }
 
 // Query looks a charge up.
 func (a *Adapter) Query(ctx context.Context, l channel.Lookup) payment.Answer {
-	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/v1/charges/" + l.ProviderKey.String()})
-	return a.classify(payment.OpQuery, response, asked{l.ProviderKey, l.Amount, l.Currency})
+	key := l.ProviderKey.String()
+	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/v1/charges/" + key})
+	return a.classify(payment.OpQuery, response, asked{key, l.Amount, l.Currency})
 }
 
 // Check reports a difference between the adapter's record and what the server
@@ -93,7 +93,7 @@ func (a *Adapter) Check(ctx context.Context) error {
 
 // asked is what an answer must repeat to be evidence for this payment.
 type asked struct {
-	key      uuid.UUID
+	key      string
 	amount   int64
 	currency string
 }
@@ -120,7 +120,7 @@ func (a *Adapter) classify(op payment.Op, r wire.Response, want asked) payment.A
 		answer.Cause, answer.Detail = "unreadable_answer", fmt.Sprintf("status %d, %d bytes", r.Status, len(r.Body))
 	case body.Status == "":
 		answer.Cause = clip(body.Code)
-	case body.ProviderKey == want.key.String():
+	case body.ProviderKey == want.key:
 		answer.Reference = clip(body.ID)
 	}
 	if answer.Class == payment.ClassMismatched {
@@ -133,7 +133,7 @@ func (a *Adapter) classify(op payment.Op, r wire.Response, want asked) payment.A
 // compare says how the echo compares: all of it must be there and be ours (P19, P32).
 func (w asked) compare(body *Answer) payment.Echo {
 	key, amount, currency := body.ProviderKey != "", body.Amount != 0, body.Currency != ""
-	differs := key && body.ProviderKey != w.key.String() || amount && body.Amount != w.amount || currency && body.Currency != w.currency
+	differs := key && body.ProviderKey != w.key || amount && body.Amount != w.amount || currency && body.Currency != w.currency
 	switch {
 	case differs:
 		return payment.EchoDiffers
@@ -148,7 +148,7 @@ func (w asked) compare(body *Answer) payment.Echo {
 // wish (declined, refused, not found) must name our key: an answer that belongs
 // to somebody else's request must not decline ours (G3).
 func (w asked) verdict(body *Answer) payment.Verdict {
-	ours := body.ProviderKey == w.key.String()
+	ours := body.ProviderKey == w.key
 	switch {
 	case body.Status == StatusSettled:
 		return payment.VerdictSettled

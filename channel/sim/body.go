@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -94,7 +93,12 @@ func closeObject(out []byte, start int) []byte {
 func appendMetadata(out []byte, metadata map[string]string) []byte {
 	out = append(out, `,"metadata":`...)
 	separator := byte('{')
-	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+	names := make([]string, 0, 16) // stays on the stack for most
+	for name := range metadata {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		out = append(out, separator)
 		out = appendString(out, name)
 		out = append(out, ':')

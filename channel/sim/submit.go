@@ -35,7 +35,7 @@ func (s *Server) postCharge(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, Answer{Code: "invalid_request", ProviderKey: r.Header.Get(KeyHeader), Cause: err.Error()})
 		return
 	}
-	if r.URL.Query().Has("redirected") {
+	if r.URL.RawQuery == "redirected" {
 		s.redirected.Add(1)
 	}
 	sub := &submit{key: key, content: content, rules: s.live.Load()}
