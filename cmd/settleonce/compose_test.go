@@ -195,6 +195,7 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 	m.CollectSnapshot(nil, zerolog.Nop())
 	m.CollectLag(nil)
 	m.CollectRelay(nil)
+	m.CollectPool(nil)
 	descs := make(chan *prometheus.Desc, 1000)
 	m.Registry().Describe(descs)
 	close(descs)

@@ -42,7 +42,7 @@ func newConsumer(p process) *cobra.Command {
 func newOutbox(p process) *cobra.Command {
 	cmd := newRole(p, roleOutbox, []string{roleOutbox})
 	cmd.Short = "Publish replies, events and wake-ups from the database to Kafka"
-	offer(cmd, config.GroupRelay)
+	offer(cmd, config.GroupCallers, config.GroupRelay)
 	offerOne(cmd, "window")
 	return cmd
 }
@@ -155,8 +155,8 @@ func (r *roleSet) consumer() (func(context.Context) error, error) {
 		return nil, err
 	}
 	c, err := consumer.New(consumer.Config{
-		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: []string{r.topics.Commands},
-		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: callersOf(&r.cfg.Callers),
+		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.cfg.Callers.CommandTopics(r.cfg.Topics.Prefix),
+		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: callerRules{&r.cfg.Callers, r.cfg.Topics.Prefix},
 		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout,
 		Metrics: r.metrics, Logger: r.log,
 	})
@@ -276,22 +276,12 @@ func (r *roleSet) fetching(context.Context) error {
 	return nil
 }
 
-// callerRules are the configured callers.
-type callerRules struct{ *config.Callers }
+// callerRules are the configured callers, for topics under a prefix.
+type callerRules struct {
+	*config.Callers
 
-func callersOf(c *config.Callers) consumer.Callers { return callerRules{c} }
-
-// May reports whether the caller is listed; an empty list accepts everybody.
-func (c callerRules) May(_, caller string) bool {
-	_, listed := c.Namespaces[caller]
-	return listed || len(c.Namespaces) == 0
+	prefix string
 }
 
-// Namespace is the configured one, else the caller itself.
-func (c callerRules) Namespace(caller string) (name string, repayNamed bool) {
-	name = caller
-	if listed, ok := c.Namespaces[caller]; ok {
-		name = listed
-	}
-	return name, slices.Contains(c.RepayNamed, name)
-}
+// May reports whether the topic may carry the caller's commands.
+func (c callerRules) May(topic, caller string) bool { return c.Callers.May(c.prefix, topic, caller) }

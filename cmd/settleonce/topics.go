@@ -36,7 +36,8 @@ func newTopics(p process) *cobra.Command {
 	}
 	for _, c := range []*cobra.Command{ensure, check} {
 		offerOutput(c)
-		offer(c, config.GroupKafka, config.GroupTopics)
+		offer(c, config.GroupKafka, config.GroupTopics, config.GroupCallers)
+		offerOne(c, "window")
 		cmd.AddCommand(c)
 	}
 	return cmd

@@ -108,6 +108,7 @@ func (w *worker) openChannels() (*channel.Registry, error) {
 
 func (w *worker) openAdmin() error {
 	w.metrics.CollectSnapshot(snapshotOf(w.store), w.log)
+	w.metrics.CollectPool(w.poolStats)
 	if w.cfg.Admin.Address == "" {
 		return nil
 	}
@@ -197,6 +198,13 @@ func (w *worker) serveAdmin(ctx context.Context, served chan<- error) error {
 	}
 	go func() { served <- w.admin.Run(ctx) }()
 	return nil
+}
+
+func (w *worker) poolStats() telemetry.PoolStats {
+	s := w.pool.Stat()
+	return telemetry.PoolStats{
+		InUse: s.AcquiredConns(), Idle: s.IdleConns(), Max: s.MaxConns(), Waits: s.EmptyAcquireCount(), WaitTime: s.EmptyAcquireWaitTime(),
+	}
 }
 
 // snapshotOf turns the store's overview into gauges.

@@ -66,6 +66,9 @@ type Callers struct {
 	// Namespaces maps a caller to the namespace of its obligations. Empty: every
 	// caller is accepted and is its own namespace.
 	Namespaces map[string]string
+	// Topics maps a command topic, without prefix, to the callers it may carry,
+	// joined by "+". Empty: payment.commands carries every caller.
+	Topics map[string]string
 	// RepayNamed lists the namespaces in which a paid obligation is paid again
 	// only by a command that names the payment it follows (G15).
 	RepayNamed []string

@@ -101,6 +101,10 @@ func TestFaultsAreSentences(t *testing.T) {
 		{name: "no password", env: "SETTLEONCE_KAFKA_SASL_MECHANISM=PLAIN", want: "set kafka-sasl-password-file"},
 		{name: "no such secret", env: "SETTLEONCE_KAFKA_SASL_PASSWORD_FILE=/nowhere", want: "check path and rights"},
 		{name: "unknown namespace", file: "callers: {shop: shop}\nrepay-named: [shap]\n", want: `no caller has namespace "shap": use one of shop`},
+		{
+			name: "caller of a topic", env: "SETTLEONCE_COMMAND_TOPICS=a=shop+cron", file: "callers: {shop: shop}\n",
+			want: `command-topics: a carries caller "cron", which callers does not list`,
+		},
 		{name: "pool", env: "SETTLEONCE_POSTGRES_POOL_SIZE=3", want: "use at least 14"},
 		{name: "level", env: "SETTLEONCE_LOG_LEVEL=verbose", want: "use debug, info, warn or error"},
 		{

@@ -241,6 +241,13 @@ func (c *Config) validateNamespaces() error {
 	if len(c.Callers.Namespaces) == 0 {
 		return nil
 	}
+	for _, topic := range slices.Sorted(maps.Keys(c.Callers.Topics)) {
+		for caller := range strings.SplitSeq(c.Callers.Topics[topic], "+") {
+			if _, listed := c.Callers.Namespaces[caller]; !listed {
+				return fmt.Errorf("command-topics: %s carries caller %q, which callers does not list: add it there", topic, caller)
+			}
+		}
+	}
 	known := slices.Sorted(maps.Values(c.Callers.Namespaces))
 	for _, namespace := range c.Callers.RepayNamed {
 		if !slices.Contains(known, namespace) {

@@ -105,3 +105,46 @@ func (c relayCollector) Collect(ch chan<- prometheus.Metric) {
 	count(relayDescs.producers, s.ProducerChanges)
 	ch <- prometheus.MustNewConstMetric(relayDescs.shards, prometheus.GaugeValue, float64(s.Shards))
 }
+
+// PoolStats is what a connection pool says of itself.
+type PoolStats struct {
+	// InUse and Idle are connections now, Max is their limit.
+	InUse, Idle, Max int32
+	// Waits counts acquisitions that had to wait for a connection, WaitTime is how
+	// long they did in total.
+	Waits    int64
+	WaitTime time.Duration
+}
+
+// CollectPool adds the gauges of the connection pool: waiting says that
+// postgres-pool-size is too small, or the database too slow.
+func (m *Metrics) CollectPool(ask func() PoolStats) { m.registry.MustRegister(poolCollector{ask}) }
+
+type poolCollector struct{ ask func() PoolStats }
+
+var poolDescs = struct{ connections, limit, waits, seconds *prometheus.Desc }{
+	connections: describe("postgres_connections", "Connections to the database, by use.", "use"),
+	limit:       describe("postgres_connections_limit", "Most connections that this process may have."),
+	waits:       describe("postgres_waits_total", "Times a connection had to be waited for."),
+	seconds:     describe("postgres_wait_seconds_total", "Time spent waiting for a connection."),
+}
+
+// Describe implements prometheus.Collector.
+func (c poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{poolDescs.connections, poolDescs.limit, poolDescs.waits, poolDescs.seconds} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c poolCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.ask()
+	set := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	set(poolDescs.connections, prometheus.GaugeValue, float64(s.InUse), "busy")
+	set(poolDescs.connections, prometheus.GaugeValue, float64(s.Idle), "idle")
+	set(poolDescs.limit, prometheus.GaugeValue, float64(s.Max))
+	set(poolDescs.waits, prometheus.CounterValue, float64(s.Waits))
+	set(poolDescs.seconds, prometheus.CounterValue, s.WaitTime.Seconds())
+}

@@ -52,6 +52,9 @@ func TestMetricNamesFollowTheRules(t *testing.T) {
 	m.CollectSnapshot(someSnapshot, zerolog.Nop())
 	m.CollectLag(someLag)
 	m.CollectRelay(someRelay)
+	m.CollectPool(func() telemetry.PoolStats {
+		return telemetry.PoolStats{InUse: 3, Idle: 1, Max: 24, Waits: 1, WaitTime: time.Second}
+	})
 	problems, err := testutil.GatherAndLint(m.Registry())
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -6,6 +6,7 @@
 package topics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ import (
 type Policy struct {
 	// Prefix stands before every name.
 	Prefix string
+	// Commands are the command topics, with their prefix. Defaults to
+	// payment.commands under the prefix.
+	Commands []string
 	// Partitions of every topic, and shards of the outbox.
 	Partitions int
 	// Replication is the number of copies.
@@ -41,11 +45,11 @@ const minInsync = 2
 // Plan returns the topics that are to be created, in a fixed order.
 func (p Policy) Plan() []kafka.TopicSpec {
 	names := payment.NewTopics(p.Prefix)
-	specs := []kafka.TopicSpec{
-		p.spec(names.Commands, p.CommandsRetention, p.MaxCommandBytes),
-		p.spec(names.Replies, p.OutputRetention, 0),
-		p.spec(names.Events, p.OutputRetention, 0),
+	var specs []kafka.TopicSpec
+	for _, name := range p.commands() {
+		specs = append(specs, p.spec(name, p.CommandsRetention, p.MaxCommandBytes))
 	}
+	specs = append(specs, p.spec(names.Replies, p.OutputRetention, 0), p.spec(names.Events, p.OutputRetention, 0))
 	for _, name := range names.Requery {
 		specs = append(specs, p.spec(name, p.RequeryRetention, 0))
 	}
@@ -53,6 +57,13 @@ func (p Policy) Plan() []kafka.TopicSpec {
 		p.spec(names.Callbacks, p.OutputRetention, 0),
 		p.spec(names.DeadLetter, p.DeadRetention, deadLetterRoom*p.MaxCommandBytes),
 	)
+}
+
+func (p Policy) commands() []string {
+	if len(p.Commands) > 0 {
+		return p.Commands
+	}
+	return []string{payment.NewTopics(p.Prefix).Commands}
 }
 
 // Names returns the names of all topics, in the order of Plan.
@@ -128,11 +139,11 @@ func (p Policy) Check(found []kafka.TopicDescription) []Finding {
 		look.partitions()
 		look.cleanup()
 		look.durability()
-		if d.Name == names.Commands {
+		if slices.Contains(p.commands(), d.Name) {
 			look.commandRetention()
 		}
 		if d.Name == names.DeadLetter {
-			look.deadLetterSize(found, names.Commands)
+			look.deadLetterSize(found)
 		}
 	}
 	return findings
@@ -206,13 +217,13 @@ func (i inspection) commandRetention() {
 }
 
 // deadLetterSize: the largest command must fit, with its headers (G5).
-func (i inspection) deadLetterSize(found []kafka.TopicDescription, commands string) {
+func (i inspection) deadLetterSize(found []kafka.TopicDescription) {
 	room, told := i.number("max.message.bytes")
 	if !told {
 		return
 	}
 	for j := range found {
-		if found[j].Name != commands {
+		if !slices.Contains(i.policy.commands(), found[j].Name) {
 			continue
 		}
 		if need, err := strconv.ParseInt(found[j].Config["max.message.bytes"], 10, 64); err == nil && room <= need {

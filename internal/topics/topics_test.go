@@ -88,6 +88,22 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// Every command topic is bound by the window, and fits into the dead letters.
+func TestSeveralCommandTopics(t *testing.T) {
+	t.Parallel()
+	p := policy()
+	p.Commands = []string{"t.a", "t.b"}
+	require.Len(t, p.Plan(), 9)
+	found := made(p)
+	require.Empty(t, p.Check(found))
+	found[1].Config["retention.ms"] = "-1"
+	found[1].Config["max.message.bytes"] = "9000000"
+	findings := p.Check(found)
+	require.Len(t, findings, 2)
+	require.Equal(t, "t.b", findings[0].Topic)
+	require.Equal(t, "t.payment.deadletter", findings[1].Topic)
+}
+
 // A setting that the broker hides from this user is not a fault.
 func TestUntoldSettingsAreNotJudged(t *testing.T) {
 	t.Parallel()
