@@ -274,7 +274,7 @@ func (c *Consumer) generations(ctx context.Context, group *kafkago.ConsumerGroup
 		gen, err := group.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // stopping is not a failure
 		case isFatalJoin(err):
 			return fmt.Errorf("join group %s: %w", c.cfg.Group, c.client.explain(err))
 		case err != nil:
@@ -289,7 +289,7 @@ func (c *Consumer) generations(ctx context.Context, group *kafkago.ConsumerGroup
 		case g.fatal != nil:
 			return g.fatal
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // stopping is not a failure
 		case g.failed && !g.progressed():
 			failures++
 		default:

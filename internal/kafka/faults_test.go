@@ -15,26 +15,26 @@ import (
 	"github.com/settleonce/settleonce/internal/kafka"
 )
 
-// values reads a topic by partition.
-func readValues(t *testing.T, client *kafka.Client, topic string) map[int][]string {
+// readValues reads topic t by partition.
+func readValues(t *testing.T, client *kafka.Client) map[int][]string {
 	t.Helper()
 	out := make(map[int][]string)
-	require.NoError(t, client.ReadAll(t.Context(), topic, func(r kafka.Record) error {
+	require.NoError(t, client.ReadAll(t.Context(), "t", func(r kafka.Record) error {
 		out[r.Partition] = append(out[r.Partition], string(r.Value))
 		return nil
 	}))
 	return out
 }
 
-func fenced(t *testing.T, client *kafka.Client, id string) *kafka.FencedProducer {
+func fenced(t *testing.T, client *kafka.Client) *kafka.FencedProducer {
 	t.Helper()
-	p, err := client.NewFencedProducer(t.Context(), id)
+	p, err := client.NewFencedProducer(t.Context(), "p")
 	require.NoError(t, err)
 	return p
 }
 
-func one(topic, key, value string) kafka.Message {
-	return kafka.Message{Topic: topic, Key: []byte(key), Value: []byte(value)}
+func one(key, value string) kafka.Message {
+	return kafka.Message{Topic: "t", Key: []byte(key), Value: []byte(value)}
 }
 
 // B6: every answer that says nothing, and every one that asks to come again,
@@ -43,7 +43,7 @@ func TestFencedAbsorbsAmbiguousAnswers(t *testing.T) {
 	t.Parallel()
 	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	var want []string
 	for i, fault := range []*kerr.Error{
 		kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotEnoughReplicas, kerr.NotLeaderForPartition,
@@ -54,11 +54,11 @@ func TestFencedAbsorbsAmbiguousAnswers(t *testing.T) {
 		for range 2 {
 			value := fmt.Sprintf("%s %d", fault.Message, i)
 			want = append(want, value)
-			got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", value)}}})
+			got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", value)}}})
 			require.NoError(t, got[0].Err(), fault.Message)
 		}
 	}
-	require.Equal(t, want, readValues(t, client, "t")[0])
+	require.Equal(t, want, readValues(t, client)[0])
 }
 
 // A refusal that follows a lost answer must not free the number: the broker may
@@ -67,11 +67,11 @@ func TestFencedRefusedAfterLostAnswer(t *testing.T) {
 	t.Parallel()
 	cluster := startKfake(t, kfake.SeedTopics(2, "t"))
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	publish := func(values ...string) error {
 		var msgs []kafka.Message
 		for _, v := range values {
-			msgs = append(msgs, one("t", "k", v))
+			msgs = append(msgs, one("k", v))
 		}
 		return client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err()
 	}
@@ -83,7 +83,7 @@ func TestFencedRefusedAfterLostAnswer(t *testing.T) {
 	require.ErrorIs(t, publish("2"), kafka.ErrRenew, "until renewed")
 	require.NoError(t, p.Renew(t.Context()))
 	require.NoError(t, publish("2"))
-	require.Equal(t, []string{"1", "2"}, readValues(t, client, "t")[kafka.Partition([]byte("k"), 2)])
+	require.Equal(t, []string{"1", "2"}, readValues(t, client)[kafka.Partition([]byte("k"), 2)])
 }
 
 // What the broker refuses for good is reported by kind; nothing is lost track of.
@@ -91,13 +91,13 @@ func TestFencedRefusals(t *testing.T) {
 	t.Parallel()
 	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	for fault, want := range map[*kerr.Error]error{
 		kerr.TopicAuthorizationFailed: kafka.ErrUnauthorized, kerr.InvalidTopicException: kafka.ErrInvalidTopic,
 		kerr.InvalidRecord: kafka.ErrRefused, kerr.MessageTooLarge: kafka.ErrMessageTooLarge, kerr.PolicyViolation: kafka.ErrRefused,
 	} {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault})
-		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "no")}}})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "no")}}})
 		require.ErrorIs(t, got[0].Err(), want)
 		require.True(t, kafka.Permanent(got[0].Err()))
 	}
@@ -105,14 +105,14 @@ func TestFencedRefusals(t *testing.T) {
 		kerr.InvalidProducerEpoch: kafka.ErrFenced, kerr.ProducerFenced: kafka.ErrFenced, kerr.UnknownProducerID: kafka.ErrRenew,
 	} {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault})
-		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "no")}}})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "no")}}})
 		require.ErrorIs(t, got[0].Err(), want)
 		require.False(t, kafka.Permanent(got[0].Err()))
 		require.NoError(t, p.Renew(t.Context()))
 	}
-	got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "yes")}}})
+	got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "yes")}}})
 	require.NoError(t, got[0].Err())
-	require.Equal(t, map[int][]string{0: {"yes"}}, readValues(t, client, "t"))
+	require.Equal(t, map[int][]string{0: {"yes"}}, readValues(t, client))
 }
 
 // A publisher replaces a numbering that the broker has lost.
@@ -122,13 +122,13 @@ func TestPublisherRenumbers(t *testing.T) {
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
 	p, err := client.NewPublisher(kafka.PublisherConfig{})
 	require.NoError(t, err)
-	require.NoError(t, p.Publish(t.Context(), one("t", "k", "1")))
+	require.NoError(t, p.Publish(t.Context(), one("k", "1")))
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownProducerID})
-	require.NoError(t, p.Publish(t.Context(), one("t", "k", "2")))
-	require.NoError(t, p.Publish(t.Context(), one("t", "k", "3")))
+	require.NoError(t, p.Publish(t.Context(), one("k", "2")))
+	require.NoError(t, p.Publish(t.Context(), one("k", "3")))
 	require.NoError(t, p.Close(t.Context()))
-	require.ErrorIs(t, p.Publish(t.Context(), one("t", "k", "4")), kafka.ErrClosed)
-	require.Equal(t, []string{"1", "2", "3"}, readValues(t, client, "t")[0])
+	require.ErrorIs(t, p.Publish(t.Context(), one("k", "4")), kafka.ErrClosed)
+	require.Equal(t, []string{"1", "2", "3"}, readValues(t, client)[0])
 }
 
 // B6: partitions change their leaders all the time, under publishers and
@@ -138,7 +138,7 @@ func TestLeadersMove(t *testing.T) {
 	const partitions, rounds = 4, 60
 	cluster := startKfake(t, kfake.SeedTopics(partitions, "t"))
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	got := make(chan *kafka.Delivery, partitions*rounds*2)
 	consumer, err := client.NewConsumer(kafka.ConsumerConfig{Group: "g", Topics: []string{"t"}, Handler: handTo(got)})
 	require.NoError(t, err)
@@ -150,14 +150,14 @@ func TestLeadersMove(t *testing.T) {
 		}
 		var msgs []kafka.Message
 		for k := range 8 {
-			m := one("t", fmt.Sprintf("key-%d", k), fmt.Sprintf("%d-%d", k, i))
+			m := one(fmt.Sprintf("key-%d", k), fmt.Sprintf("%d-%d", k, i))
 			part := kafka.Partition(m.Key, partitions)
 			want[part] = append(want[part], string(m.Value))
 			msgs = append(msgs, m)
 		}
 		require.NoError(t, client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err())
 	}
-	require.Equal(t, want, readValues(t, client, "t"))
+	require.Equal(t, want, readValues(t, client))
 	consumed := make(map[int][]string)
 	for range rounds * 8 {
 		d := <-got
@@ -178,7 +178,7 @@ func TestConsumerSurvivesCoordinator(t *testing.T) {
 		kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.NotCoordinator, Count: 2},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.RequestTimedOut, Count: 2},
 	)
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	var last atomic.Int64
 	consumer, err := client.NewConsumer(kafka.ConsumerConfig{
 		Group: "g", Topics: []string{"t"}, CommitInterval: 10 * time.Millisecond, JoinGroupBackoff: 20 * time.Millisecond,
@@ -195,7 +195,7 @@ func TestConsumerSurvivesCoordinator(t *testing.T) {
 		if i%10 == 5 {
 			cluster.RehashCoordinators()
 		}
-		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "v")}}})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "v")}}})
 		require.NoError(t, got[0].Err())
 		require.Eventually(t, func() bool { return last.Load() == int64(i) }, 20*time.Second, time.Millisecond)
 	}
@@ -211,9 +211,9 @@ func TestDeletedRecordsAreFatal(t *testing.T) {
 	t.Parallel()
 	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
 	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
-	p := fenced(t, client, "p")
+	p := fenced(t, client)
 	publish := func() {
-		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("t", "k", "1"), one("t", "k", "2")}}})
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "1"), one("k", "2")}}})
 		require.NoError(t, got[0].Err())
 	}
 	publish()

@@ -199,8 +199,8 @@ func (f *fencedCall) skipKey(k *chunk, key []byte) {
 	if k.encoded != nil {
 		return // may be in the log already, must stay as it is
 	}
-	for i := len(k.messages) - 1; i >= 0; i-- {
-		if !bytes.Equal(k.messages[i].Key, key) {
+	for i, m := range slices.Backward(k.messages) {
+		if !bytes.Equal(m.Key, key) {
 			continue
 		}
 		if i < len(k.refs) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
 	kafkago "github.com/segmentio/kafka-go"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 )
@@ -235,11 +236,11 @@ func (p *partition) fetchFailed(err error) {
 	p.fetching = false
 	p.failures++
 	p.notBefore = time.Now().Add(min(50*time.Millisecond<<min(p.failures, 6), 2*time.Second))
-	e := p.gen.log.Debug()
+	level := zerolog.DebugLevel
 	if p.failures%10 == 3 {
-		e = p.gen.log.Warn()
+		level = zerolog.WarnLevel
 	}
-	e.Err(err).Str("topic", p.topic).Int("partition", p.partition).Int("failures", p.failures).Msg("fetch failed, trying again")
+	p.gen.log.WithLevel(level).Err(err).Str("topic", p.topic).Int("partition", p.partition).Int("failures", p.failures).Msg("fetch failed, trying again")
 }
 
 // fetched queues what an answer brought.

@@ -176,7 +176,7 @@ func (p *Publisher) withdraw(call *publishCall) {
 // flush publishes until the queue is empty.
 func (p *Publisher) flush(ended chan struct{}) {
 	if p.cfg.Linger > 0 {
-		time.Sleep(p.cfg.Linger)
+		_ = sleep(context.Background(), p.cfg.Linger)
 	}
 	for {
 		calls := p.next()

@@ -46,7 +46,7 @@ func encodeBatch(s stamp, at time.Time, msgs []*Message) []byte {
 	}
 	binary.BigEndian.PutUint32(out, uint32(len(out)-sizePrefix)) //nolint:gosec // bounded by maxMessageBytes and maxBatchBytes
 	b := out[sizePrefix:]
-	ms := uint64(at.UnixMilli())                                                  //nolint:gosec // a two's complement copy
+	ms := uint64(at.UnixMilli())
 	binary.BigEndian.PutUint32(b[batchLengthAt:], uint32(len(b)-batchLengthAt-4)) //nolint:gosec // as above
 	binary.BigEndian.PutUint32(b[batchMagicAt-4:], ^uint32(0))                    // leader epoch: not known
 	b[batchMagicAt] = 2

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,7 +44,8 @@ func TestEncodeBatch(t *testing.T) {
 		require.NoError(t, err)
 		batch, ok := rs.Records.(*protocol.RecordStream).Records[0].(*protocol.RecordBatch)
 		require.True(t, ok)
-		require.Equal(t, s, stamp{batch.ProducerID, batch.ProducerEpoch, batch.BaseSequence})
+		decoded := stamp{batch.ProducerID, batch.ProducerEpoch, batch.BaseSequence}
+		require.Equal(t, s, decoded)
 		got, err := decode(topicPartition{"t", 1}, &fetchapi.ResponsePartition{RecordSet: rs, HighWatermark: 9, LastStableOffset: -1}, 0)
 		require.NoError(t, err)
 		require.Equal(t, int64(len(msgs)), got.next)
@@ -90,7 +92,7 @@ func TestDecodedRecordsAreApart(t *testing.T) {
 		_ = append(got.records[i].Key, "overwrite"...)
 	}
 	for i, r := range got.records {
-		require.Equal(t, fmt.Sprint(4000+i), string(r.Value))
+		require.Equal(t, strconv.Itoa(4000+i), string(r.Value))
 	}
 }
 
@@ -109,7 +111,7 @@ func TestPartitionIsJavas(t *testing.T) {
 		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "a-little-bit-longer-string": -1486304829,
 		"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971, "abc": 479470107,
 	} {
-		require.Equal(t, want, int32(murmur2([]byte(key)))) //nolint:gosec // a two's complement copy
+		require.Equal(t, want, int32(murmur2([]byte(key))))
 		require.Equal(t, int(uint32(want)&math.MaxInt32)%16, Partition([]byte(key), 16))
 	}
 	require.Equal(t, 0, Partition([]byte("x"), 1))

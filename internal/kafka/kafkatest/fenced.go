@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -165,7 +166,7 @@ func checkFencedManyBatches(t *testing.T, s *suite) {
 	p := s.producer(t, "")
 	var in []kafka.Message
 	for i := range 300 {
-		in = append(in, kafka.Message{Topic: topic, Key: []byte("k"), Value: append(make([]byte, 20_000), fmt.Sprint(i)...)})
+		in = append(in, kafka.Message{Topic: topic, Key: []byte("k"), Value: append(make([]byte, 20_000), strconv.Itoa(i)...)})
 	}
 	require.NoError(t, s.client.PublishFenced(s.context(t), []kafka.FencedBatch{{Producer: p, Messages: in}})[0].Err())
 	got := s.log(t, topic)[0]

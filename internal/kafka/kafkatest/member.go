@@ -65,7 +65,7 @@ func (s *suite) joinWith(t *testing.T, client *kafka.Client, cfg kafka.ConsumerC
 	t.Cleanup(func() {
 		cancel()
 		if m.ended != nil {
-			<-m.ended
+			require.NoError(t, <-m.ended)
 		}
 	})
 	return m
