@@ -120,8 +120,7 @@ const conflicted = `EXISTS (SELECT FROM settleonce.review_items c
 
 // lockPayments takes the payment rows first, in one order; open row, hold and
 // outbox follow under that lock.
-const lockPayments = `SELECT p.id FROM unnest($1::uuid[]) AS u(id) JOIN settleonce.payments p ON p.id = u.id
-ORDER BY p.id FOR NO KEY UPDATE OF p`
+const lockPayments = `SELECT id FROM settleonce.payments WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE`
 
 // readLocked is a later statement: under the lock, it sees what is committed
 // now, the ground of G15 included.
@@ -129,16 +128,16 @@ const (
 	readLocked = `
 SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
 FROM unnest($1::uuid[]) AS i(id)
-JOIN settleonce.payments p ON p.id = i.id
-LEFT JOIN settleonce.open_payments o ON o.payment = i.id`
+JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
+LEFT JOIN settleonce.open_payments o ON o.payment = ANY (ARRAY[i.id])`
 
 	readLockedWithGround = `
 SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[]) AS i(id)
-JOIN settleonce.payments p ON p.id = i.id
+JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
 CROSS JOIN LATERAL (SELECT p.namespace AS ns, p.obligation AS ob, p.obligation_hash AS oh) u
-LEFT JOIN settleonce.open_payments o ON o.payment = i.id
-LEFT JOIN settleonce.obligation_holds h ON h.namespace = u.ns AND h.obligation = u.ob
+LEFT JOIN settleonce.open_payments o ON o.payment = ANY (ARRAY[i.id])
+LEFT JOIN settleonce.obligation_holds h ON h.namespace = ANY (ARRAY[u.ns]) AND h.obligation = ANY (ARRAY[u.ob])
 LEFT JOIN LATERAL (` + latestSuccess + `) s ON true
 LEFT JOIN LATERAL (` + blockingReview + `) r ON true`
 )

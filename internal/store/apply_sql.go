@@ -84,7 +84,7 @@ UPDATE settleonce.payments p SET state = u.state, version = u.version, attempt =
 FROM unnest($1::uuid[], $2::smallint[], $3::int[], $4::smallint[], $5::smallint[], $6::uuid[], $7::text[], $8::text[],
     $9::text[], $10::uuid[], $11::timestamptz[], $12::timestamptz[], $13::int[], $14::smallint[])
     AS u(id, state, version, attempt, sends, pk, ref, cause, detail, blocked, updated, ended, from_version, from_state)
-WHERE p.id = u.id AND p.version = u.from_version AND p.state = u.from_state`
+WHERE p.id = ANY (ARRAY[u.id]) AND p.version = u.from_version AND p.state = u.from_state`
 
 func (w *changes) queueUpdates(b *pgx.Batch) {
 	n := len(w.updates)
@@ -127,7 +127,7 @@ func (w *changes) queueEnded(b *pgx.Batch) {
 	}
 	b.Queue(`DELETE FROM settleonce.open_payments WHERE payment = ANY($1::uuid[])`, ids)
 	b.Queue(`DELETE FROM settleonce.obligation_holds h USING unnest($1::uuid[], $2::text[], $3::text[]) AS u(id, ns, ob)
-		WHERE h.namespace = u.ns AND h.obligation = u.ob AND h.payment = u.id`, ids, namespaces, obligations)
+		WHERE h.namespace = ANY (ARRAY[u.ns]) AND h.obligation = ANY (ARRAY[u.ob]) AND h.payment = u.id`, ids, namespaces, obligations)
 }
 
 const updateOpen = `
@@ -137,7 +137,7 @@ UPDATE settleonce.open_payments o SET lease = u.lease, lease_until = u.lease_unt
 FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::int[], $7::smallint[],
     $8::timestamptz[], $9::timestamptz[], $10::boolean[], $11::boolean[], $12::text[], $13::text[])
     AS u(id, lease, lease_until, next_check, queries, watches, sends, first_send, deadline, no_more, query_first, cause, ref)
-WHERE o.payment = u.id`
+WHERE o.payment = ANY (ARRAY[u.id])`
 
 func (w *changes) queueOpen(b *pgx.Batch) {
 	n := len(w.open)

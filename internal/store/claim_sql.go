@@ -56,8 +56,8 @@ SELECT id FROM ins`
 const claimGround = `
 SELECT u.id, o.sends, h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) AS u(id, ns, ob, oh)
-JOIN settleonce.open_payments o ON o.payment = u.id AND o.lease = $5
-LEFT JOIN settleonce.obligation_holds h ON h.namespace = u.ns AND h.obligation = u.ob
+JOIN settleonce.open_payments o ON o.payment = ANY (ARRAY[u.id]) AND o.lease = $5
+LEFT JOIN settleonce.obligation_holds h ON h.namespace = ANY (ARRAY[u.ns]) AND h.obligation = ANY (ARRAY[u.ob])
 LEFT JOIN LATERAL (` + latestSuccess + `) s ON true
 LEFT JOIN LATERAL (` + blockingReview + `) r ON true`
 
@@ -78,7 +78,7 @@ SELECT p.id, p.caller, p.operation, p.idempotency_key, p.fingerprint, p.fingerpr
     coalesce(p.provider_reference, ''), coalesce(p.cause, ''), coalesce(p.detail, ''), p.blocked_by, p.latest_issued_at,
     coalesce(p.ended_at, 'epoch')
 FROM unnest($1::uuid[], $3::boolean[]) AS u(id, again)
-JOIN settleonce.payments p ON p.id = u.id
+JOIN settleonce.payments p ON p.id = ANY (ARRAY[u.id])
 WHERE u.again OR NOT EXISTS (SELECT FROM settleonce.open_payments o WHERE o.payment = u.id AND o.lease = $2)
 ORDER BY p.id FOR NO KEY UPDATE OF p`
 
@@ -246,13 +246,13 @@ func (run *claimRun) queueWrites(b *pgx.Batch) {
 const rejectClaimed = `
 WITH gone AS (DELETE FROM settleonce.open_payments WHERE payment = ANY($1::uuid[])),
 freed AS (DELETE FROM settleonce.obligation_holds h USING unnest($1::uuid[], $5::text[], $6::text[]) AS d(id, ns, ob)
-    WHERE h.namespace = d.ns AND h.obligation = d.ob AND h.payment = d.id),
+    WHERE h.namespace = ANY (ARRAY[d.ns]) AND h.obligation = ANY (ARRAY[d.ob]) AND h.payment = d.id),
 history AS (INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, cause, actor)
     SELECT id, 6, 0, 1, 0, code, 'consumer' FROM unnest($1::uuid[], $2::text[]) AS n(id, code))
 UPDATE settleonce.payments p SET state = 6, sends = 0, cause = u.code, detail = u.detail, blocked_by = u.blocked,
     obligation_hash = NULL, updated_at = clock_timestamp(), ended_at = clock_timestamp()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) AS u(id, code, detail, blocked)
-WHERE p.id = u.id AND p.state = 1`
+WHERE p.id = ANY (ARRAY[u.id]) AND p.state = 1`
 
 func (run *claimRun) queueRejections(b *pgx.Batch) {
 	n := len(run.rejections)

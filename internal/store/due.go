@@ -16,11 +16,12 @@ import (
 // rows alone that became due less than that ago: their wake-up may be near.
 func (s *Store) PickDue(ctx context.Context, lease int64, leaseFor, grace time.Duration, limit int) ([]uuid.UUID, error) {
 	const pick = `
+WITH due AS MATERIALIZED (SELECT payment FROM settleonce.open_payments
+    WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until <= statement_timestamp()
+    ORDER BY next_check_at LIMIT $4 FOR UPDATE SKIP LOCKED)
 UPDATE settleonce.open_payments o SET lease = $1, lease_until = clock_timestamp() + $2::interval,
     next_check_at = clock_timestamp() + $2::interval
-WHERE o.payment IN (SELECT payment FROM settleonce.open_payments
-    WHERE next_check_at <= clock_timestamp() - $3::interval AND lease_until <= clock_timestamp()
-    ORDER BY next_check_at LIMIT $4 FOR UPDATE SKIP LOCKED)
+FROM due WHERE o.payment = ANY (ARRAY[due.payment])
 RETURNING o.payment`
 	return s.pick(ctx, pick, lease, leaseFor, grace, limit)
 }
@@ -40,12 +41,13 @@ func (s *Store) PickWoken(ctx context.Context, lease int64, leaseFor time.Durati
 		ids[i], queries[i] = pgUUID(w.Payment), int16(w.Query)
 	}
 	const pick = `
+WITH due AS MATERIALIZED (SELECT p.payment FROM unnest($3::uuid[], $4::smallint[]) AS u(id, query)
+    CROSS JOIN LATERAL (SELECT payment FROM settleonce.open_payments
+        WHERE payment = u.id AND queries = u.query - 1 AND next_check_at <= statement_timestamp()
+            AND lease_until <= statement_timestamp() FOR UPDATE SKIP LOCKED) AS p)
 UPDATE settleonce.open_payments o SET lease = $1, lease_until = clock_timestamp() + $2::interval,
     next_check_at = clock_timestamp() + $2::interval
-WHERE o.payment IN (SELECT p.payment FROM unnest($3::uuid[], $4::smallint[]) AS u(id, query)
-    JOIN settleonce.open_payments p ON p.payment = u.id
-    WHERE p.queries = u.query - 1 AND p.next_check_at <= clock_timestamp() AND p.lease_until <= clock_timestamp()
-    FOR UPDATE OF p SKIP LOCKED)
+FROM due WHERE o.payment = ANY (ARRAY[due.payment])
 RETURNING o.payment`
 	return s.pick(ctx, pick, lease, leaseFor, ids, queries)
 }

@@ -66,7 +66,10 @@ type PoolConfig struct {
 
 // sessionSettings bound every statement on the server's side, and keep the plans
 // of the set-based statements: they join small arrays to primary keys, and a
-// plan made while a table was empty would otherwise scan it for ever.
+// plan made while a table was empty would otherwise scan it for ever. Switching
+// scans off is not enough, since a whole index is read instead: the statements
+// join by "key = ANY (ARRAY[value])", which leaves nothing but the look-up, being
+// no condition that a sorted index could serve from end to end.
 var sessionSettings = map[string]string{
 	"statement_timeout":                   "15s",
 	"lock_timeout":                        "5s",
