@@ -58,7 +58,7 @@ func newLoad(client *kafka.Client, cfg Config) (*load, error) {
 func (l *load) close() {
 	if l.stopWatch != nil {
 		l.stopWatch()
-		<-l.watched
+		<-l.watched //nolint:errcheck // it ends because it was told to
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -139,7 +139,7 @@ func (l *load) generate(ctx context.Context) error {
 	var group sync.WaitGroup
 	errs := make(chan error, senders)
 	next := l.pacer()
-	for n := range senders {
+	for n := range uint64(senders) {
 		group.Go(func() {
 			if err := l.sender(ctx, n, next); err != nil && ctx.Err() == nil {
 				errs <- err
@@ -163,8 +163,8 @@ func (l *load) pacer() func() time.Time {
 	}
 }
 
-func (l *load) sender(ctx context.Context, n int, next func() time.Time) error {
-	random := rand.New(rand.NewPCG(l.seed, uint64(n)))
+func (l *load) sender(ctx context.Context, n uint64, next func() time.Time) error {
+	random := rand.New(rand.NewPCG(l.seed, n))
 	for {
 		commands, ok := l.take(ctx, next)
 		if !ok {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func usage(pid int) (cpu time.Duration, memory int64) {
 	if err != nil {
 		return 0, 0
 	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const user, system, resident = 11, 12, 21
 	if len(fields) <= resident {
 		return 0, 0

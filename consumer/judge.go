@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/kafka"
@@ -141,10 +142,7 @@ func (l *lane) reserve(arrivals []store.Arrival, park bool) admission {
 		got := gate.Reserve(want)
 		a.gates[name], a.slots[name], busy[name] = gate, got.Granted, got.Busy && !park
 	}
-	left := make(map[string]int, len(a.slots))
-	for name, n := range a.slots {
-		left[name] = n
-	}
+	left := maps.Clone(a.slots)
 	for i := range arrivals {
 		name := arrivals[i].Command.Channel
 		if !sendable(&arrivals[i]) {

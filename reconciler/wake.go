@@ -53,7 +53,8 @@ func (a *alarms) due(now time.Time, limit int) ([]alarm, time.Duration) {
 	defer a.mu.Unlock()
 	var out []alarm
 	for len(a.queue) > 0 && len(out) < limit && !a.queue[0].at.After(now) {
-		out = append(out, heap.Pop(&a.queue).(alarm))
+		out = append(out, a.queue[0])
+		heap.Pop(&a.queue)
 	}
 	if len(a.queue) == 0 {
 		return out, time.Minute
@@ -157,17 +158,26 @@ func (r *Reconciler) syncClock(ctx context.Context) {
 	r.alarms.setAhead(ahead)
 }
 
-// alarmQueue is a heap by time.
+// alarmQueue is a heap by time; its methods are for container/heap.
 type alarmQueue []alarm
 
-func (q alarmQueue) Len() int           { return len(q) }
-func (q alarmQueue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
-func (q alarmQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+// Len is the number of alarms.
+func (q *alarmQueue) Len() int { return len(*q) }
 
-// Push adds an alarm; heap calls it.
-func (q *alarmQueue) Push(x any) { *q = append(*q, x.(alarm)) }
+// Less orders by time.
+func (q *alarmQueue) Less(i, j int) bool { return (*q)[i].at.Before((*q)[j].at) }
 
-// Pop removes the last alarm; heap calls it.
+// Swap exchanges two alarms.
+func (q *alarmQueue) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
+
+// Push adds an alarm.
+func (q *alarmQueue) Push(x any) {
+	if al, ok := x.(alarm); ok {
+		*q = append(*q, al)
+	}
+}
+
+// Pop removes the last alarm.
 func (q *alarmQueue) Pop() any {
 	old := *q
 	last := old[len(old)-1]

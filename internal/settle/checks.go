@@ -27,29 +27,41 @@ const (
 
 // Next says what a picked payment needs.
 func (r *Rules) Next(l store.Locked) Action {
-	if l.Open == nil || !l.Payment.State.Unresolved() {
-		return ActionNone
-	}
-	caps := r.capabilities(l)
-	canQuery := caps.Query && caps.SameIdentity(l.Payment.ChannelIdentity)
 	switch {
-	case l.Payment.State == payment.Pending && l.Open.QueryFirst && canQuery:
-		return ActionQuery
-	case l.Payment.State == payment.Pending && l.Open.QueryFirst:
-		return ActionReview
-	case l.Payment.State == payment.Pending && l.Open.Sends.Count == 0:
-		return ActionPermit
+	case l.Open == nil || !l.Payment.State.Unresolved():
+		return ActionNone
 	case l.Payment.State == payment.Pending:
-		return ActionOrphan
+		return r.nextPending(l)
 	case l.Payment.State == payment.Unknown && l.Now.Sub(l.Open.Sends.First) > r.ReviewAfter:
 		return ActionReview
-	case canQuery && (l.Open.Sends.Count == 0 || caps.QueryCanSee(l.Open.Sends, l.Now)):
+	}
+	caps := r.capabilities(l)
+	switch {
+	case r.canQuery(l) && (l.Open.Sends.Count == 0 || caps.QueryCanSee(l.Open.Sends, l.Now)):
 		return ActionQuery
 	case l.Payment.State == payment.Unknown && r.canAsk(l) && !caps.Query:
 		return ActionPermit
 	default:
 		return ActionReview
 	}
+}
+
+func (r *Rules) nextPending(l store.Locked) Action {
+	switch {
+	case l.Open.QueryFirst && r.canQuery(l):
+		return ActionQuery
+	case l.Open.QueryFirst:
+		return ActionReview
+	case l.Open.Sends.Count == 0:
+		return ActionPermit
+	default:
+		return ActionOrphan
+	}
+}
+
+func (r *Rules) canQuery(l store.Locked) bool {
+	caps := r.capabilities(l)
+	return caps.Query && caps.SameIdentity(l.Payment.ChannelIdentity)
 }
 
 // Orphaned decides about a payment whose worker stopped between permit and
@@ -142,6 +154,7 @@ func (r *Rules) queryAnswer(l store.Locked, q Check, a payment.Answer) *store.Ch
 		return r.declined(l, a, q.Started)
 	case payment.ClassMismatched:
 		return r.mismatched(l, a)
+	default:
 	}
 	if !holds(l, q.Lease) {
 		return nil // G11

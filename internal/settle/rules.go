@@ -50,8 +50,11 @@ func (r Rules) WithDefaults() Rules {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&r.ParkedLimit, 2 * time.Hour}, {&r.ReviewAfter, 15 * time.Minute},
-		{&r.WatchEvery, time.Minute}, {&r.WatchAtMost, 30 * time.Minute}, {&r.Lease, 30 * time.Second},
+		{&r.ParkedLimit, 2 * time.Hour},
+		{&r.ReviewAfter, 15 * time.Minute},
+		{&r.WatchEvery, time.Minute},
+		{&r.WatchAtMost, 30 * time.Minute},
+		{&r.Lease, 30 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -122,6 +125,7 @@ func (r *Rules) submitAnswer(l store.Locked, p Permit, a payment.Answer) *store.
 		return r.declined(l, a, time.Time{})
 	case payment.ClassMismatched:
 		return r.mismatched(l, a)
+	default:
 	}
 	if !holds(l, p.Lease) {
 		return nil // G11: whoever lost the lease decides nothing without evidence

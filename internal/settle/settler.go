@@ -54,7 +54,7 @@ type Settler struct {
 	calls sync.WaitGroup
 	// alive ends when calls under way must be cut; storing a little later, so that
 	// what they came to can still be stored.
-	alive, storing context.Context
+	alive, storing context.Context //nolint:containedctx // the life of what is under way, which is no caller's
 	cut, giveUp    context.CancelFunc
 }
 
@@ -78,7 +78,7 @@ func New(cfg Config) (*Settler, error) {
 	}
 	s := &Settler{cfg: cfg, gates: map[string]*Gate{}, work: make(chan item, 4*cfg.Batch)}
 	s.storing, s.giveUp = context.WithCancel(context.Background())
-	s.alive, s.cut = context.WithCancel(s.storing)
+	s.alive, s.cut = context.WithCancel(s.storing) //nolint:gosec // Run calls it
 	for _, name := range cfg.Rules.Channels.Names() {
 		entry, _ := cfg.Rules.Channels.Get(name)
 		s.gates[name] = newGate(name, entry.Capabilities)
