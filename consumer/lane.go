@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
@@ -76,6 +77,7 @@ func (l *lane) claim(ctx context.Context) {
 	}
 	batch := l.rest[:n]
 	permits := permitTimes{before: time.Now()}
+	crashpoint.Here(crashpoint.ClaimStart)
 	outcomes, ok := l.claimUntilDone(ctx, store.Batch{
 		Arrivals: admission.arrivals, Lease: rand.Int64(), LeaseFor: l.c.rules().Lease,
 		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(),
@@ -85,7 +87,9 @@ func (l *lane) claim(ctx context.Context) {
 		admission.release()
 		return
 	}
+	crashpoint.Here(crashpoint.ClaimCommitted)
 	kafka.Finish(batch)
+	crashpoint.Here(crashpoint.ClaimFinished)
 	l.send(outcomes, &admission, permits)
 	l.rest = l.rest[:copy(l.rest, l.rest[n:])]
 }

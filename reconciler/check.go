@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/payment"
@@ -23,6 +24,7 @@ func (r *Reconciler) check(ctx context.Context, lease int64, ids []uuid.UUID) {
 	if len(ids) == 0 {
 		return
 	}
+	crashpoint.Here(crashpoint.CheckPicked)
 	picked, err := r.cfg.Store.Read(ctx, ids)
 	if err != nil {
 		r.warn(ctx, err, "read picked payments") // their leases end, and they are picked again
@@ -84,6 +86,7 @@ func (r *Reconciler) query(lease int64, l store.Locked) {
 	defer func() { <-r.asking }()
 	before := time.Now()
 	answer := r.cfg.Settler.Query(l.Payment)
+	crashpoint.Here(crashpoint.QueryDone)
 	gate, _ := r.cfg.Settler.Gate(l.Payment.Channel)
 	slot := answer.Class == payment.ClassNotFound && gate.Reserve(1).Granted == 1
 	grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor}
@@ -126,6 +129,7 @@ func (r *Reconciler) sendIfGranted(gate *settle.Gate, slot bool, before time.Tim
 			gate.Release(1, 1)
 			return
 		}
+		crashpoint.Here(crashpoint.ResumeStored)
 		entry, _ := rules.Channels.Get(a.After.Channel)
 		r.cfg.Settler.Submit(settle.Permit{
 			Payment: a.After, Lease: lease, Actor: actor,

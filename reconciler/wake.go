@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/payment"
@@ -140,6 +141,7 @@ func (r *Reconciler) answer(ctx context.Context, rung []alarm) {
 	if len(wakes) == 0 {
 		return
 	}
+	crashpoint.Here(crashpoint.WakeTaken)
 	lease := newLease()
 	ids, err := r.cfg.Store.PickWoken(ctx, lease, r.cfg.Settler.Rules().Lease, wakes)
 	if err != nil {

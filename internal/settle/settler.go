@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/payment"
@@ -155,8 +156,10 @@ func (s *Settler) send(gate *Gate, p Permit) payment.Answer {
 	ctx, cancel := context.WithDeadline(s.alive, deadline)
 	defer cancel()
 	s.cfg.Metrics.ChannelCallStarted(p.Payment.Channel, "submit")
+	crashpoint.Here(crashpoint.SendStart)
 	started := time.Now()
 	answer := entry.Adapter.Submit(ctx, request(p.Payment))
+	crashpoint.Here(crashpoint.SendDone)
 	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, "submit", answer.Class, time.Since(started))
 	gate.Observe(answer)
 	return answer
@@ -227,6 +230,7 @@ func (s *Settler) commit(batch []item) {
 	for i := range batch {
 		steps[i] = batch[i].step
 	}
+	crashpoint.Here(crashpoint.SettleStart)
 	started := time.Now()
 	applied, err := s.cfg.Store.Apply(s.storing, steps)
 	for pause := 50 * time.Millisecond; err != nil && s.storing.Err() == nil; pause = min(2*pause, 2*time.Second) {
@@ -241,6 +245,7 @@ func (s *Settler) commit(batch []item) {
 		s.cfg.Logger.Error().Err(err).Int("payments", len(steps)).Msg("answers not stored before the stop; the sweep asks the provider again")
 		applied = make([]store.Applied, len(batch))
 	}
+	crashpoint.Here(crashpoint.SettleDone)
 	s.cfg.Metrics.Batch("finalize", len(batch), time.Since(started))
 	for i := range batch {
 		s.count(applied[i])
