@@ -98,7 +98,7 @@ type TopicDescription struct {
 	Partitions, Replication int
 	// Config holds cleanup.policy, retention.ms, min.insync.replicas,
 	// max.message.bytes and unclean.leader.election.enable, as the broker spells
-	// them; a setting that the broker does not tell is absent.
+	// them; a setting that the broker does not tell, or not to us, is absent.
 	Config map[string]string
 }
 
@@ -135,6 +135,23 @@ func (c *Client) DescribeTopics(ctx context.Context, names []string) ([]TopicDes
 	return out, c.describeConfigs(ctx, lib, configs, out, index)
 }
 
+// missingTopics needs no right but to see the topics.
+func (c *Client) missingTopics(ctx context.Context, names []string) ([]string, error) {
+	lib, done := c.fresh()
+	defer done()
+	meta, err := lib.Metadata(ctx, &kafkago.MetadataRequest{Topics: names})
+	if err != nil {
+		return nil, fmt.Errorf("look up topics: %w", c.explain(err))
+	}
+	var out []string
+	for _, t := range meta.Topics {
+		if errors.Is(t.Error, kafkago.UnknownTopicOrPartition) {
+			out = append(out, t.Name)
+		}
+	}
+	return out, nil
+}
+
 func counts(parts []kafkago.Partition) (partitions, replication int) {
 	for i, p := range parts {
 		if i == 0 || len(p.Replicas) < replication {
@@ -156,6 +173,9 @@ func (c *Client) describeConfigs(ctx context.Context, lib *kafkago.Client, req *
 		i, ok := index[r.ResourceName]
 		if !ok {
 			continue
+		}
+		if errors.Is(classify(r.Error), ErrUnauthorized) {
+			continue // absent settings say that they are not known
 		}
 		if r.Error != nil {
 			return fmt.Errorf("describe settings of topic %s: %w", r.ResourceName, classify(r.Error))

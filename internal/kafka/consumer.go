@@ -218,9 +218,12 @@ func (c *Consumer) end() {
 // for it in silence.
 func (c *Consumer) requireTopics(ctx context.Context) error {
 	for {
-		got, err := c.client.DescribeTopics(ctx, c.cfg.Topics)
-		if err == nil {
-			return missing(got)
+		missing, err := c.client.missingTopics(ctx, c.cfg.Topics)
+		switch {
+		case err == nil && len(missing) == 0:
+			return nil
+		case err == nil:
+			return fmt.Errorf("consume %s: %w", strings.Join(missing, ", "), ErrUnknownTopic)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -230,19 +233,6 @@ func (c *Consumer) requireTopics(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-func missing(got []TopicDescription) error {
-	var names []string
-	for _, t := range got {
-		if !t.Exists {
-			names = append(names, t.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	return fmt.Errorf("consume %s: %w", strings.Join(names, ", "), ErrUnknownTopic)
 }
 
 func (c *Consumer) groupConfig(conns *connSet) kafkago.ConsumerGroupConfig {

@@ -29,8 +29,8 @@ var (
 	// ErrEarlierRefused says that an earlier message of the same topic and key
 	// failed in the same call, so this one was not sent (order per key, G10).
 	ErrEarlierRefused = errors.New("not sent: an earlier message of the same key failed")
-	// ErrUnresolved says that the answer is not known when the context ended:
-	// the message may or may not be there. Publish it again.
+	// ErrUnresolved says that no answer was had before the call ended: the message
+	// may or may not be there, or come later. Publish it again.
 	ErrUnresolved = errors.New("outcome not known, publish again")
 
 	// ErrStalled says that the oldest unfinished record of a partition made no

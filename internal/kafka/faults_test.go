@@ -33,6 +33,18 @@ func fenced(t *testing.T, client *kafka.Client) *kafka.FencedProducer {
 	return p
 }
 
+// insist publishes as a relay does: what is unresolved is presented again.
+func insist(t *testing.T, client *kafka.Client, p *kafka.FencedProducer, msgs ...kafka.Message) {
+	t.Helper()
+	for {
+		err := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err()
+		if err == nil {
+			return
+		}
+		require.ErrorIs(t, err, kafka.ErrUnresolved)
+	}
+}
+
 func one(key, value string) kafka.Message {
 	return kafka.Message{Topic: "t", Key: []byte(key), Value: []byte(value)}
 }
@@ -54,8 +66,7 @@ func TestFencedAbsorbsAmbiguousAnswers(t *testing.T) {
 		for range 2 {
 			value := fmt.Sprintf("%s %d", fault.Message, i)
 			want = append(want, value)
-			got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", value)}}})
-			require.NoError(t, got[0].Err(), fault.Message)
+			insist(t, client, p, one("k", value))
 		}
 	}
 	require.Equal(t, want, readValues(t, client)[0])
@@ -115,6 +126,42 @@ func TestFencedRefusals(t *testing.T) {
 	require.Equal(t, map[int][]string{0: {"yes"}}, readValues(t, client))
 }
 
+// One partition that cannot be written to does not hold the others up for long,
+// and goes on where it was.
+func TestFencedUnwritablePartition(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(4, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs(), Compression: "zstd"})
+	p := fenced(t, client)
+	var msgs []kafka.Message
+	for k := range 16 {
+		msgs = append(msgs, one(fmt.Sprintf("key-%d", k), "v"))
+	}
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{2}, Err: kerr.NotEnoughReplicas, Count: -1})
+	got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0]
+	for i, err := range got.Errors {
+		if kafka.Partition(msgs[i].Key, 4) == 2 {
+			require.ErrorIs(t, err, kafka.ErrUnresolved)
+			continue
+		}
+		require.NoError(t, err)
+	}
+	fault.Remove()
+	var left []kafka.Message
+	for i, err := range got.Errors {
+		if err != nil {
+			left = append(left, msgs[i])
+		}
+	}
+	require.NotEmpty(t, left)
+	insist(t, client, p, left...)
+	total := 0
+	for _, vs := range readValues(t, client) {
+		total += len(vs)
+	}
+	require.Equal(t, len(msgs), total)
+}
+
 // A publisher replaces a numbering that the broker has lost.
 func TestPublisherRenumbers(t *testing.T) {
 	t.Parallel()
@@ -155,7 +202,7 @@ func TestLeadersMove(t *testing.T) {
 			want[part] = append(want[part], string(m.Value))
 			msgs = append(msgs, m)
 		}
-		require.NoError(t, client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: msgs}})[0].Err())
+		insist(t, client, p, msgs...)
 	}
 	require.Equal(t, want, readValues(t, client))
 	consumed := make(map[int][]string)
@@ -195,8 +242,7 @@ func TestConsumerSurvivesCoordinator(t *testing.T) {
 		if i%10 == 5 {
 			cluster.RehashCoordinators()
 		}
-		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "v")}}})
-		require.NoError(t, got[0].Err())
+		insist(t, client, p, one("k", "v"))
 		require.Eventually(t, func() bool { return last.Load() == int64(i) }, 20*time.Second, time.Millisecond)
 	}
 	require.Eventually(t, func() bool {

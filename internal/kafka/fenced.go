@@ -18,6 +18,9 @@ const (
 	maxMessageBytes = 16 << 20
 	// maxRequestBytes bounds one produce request of several batches.
 	maxRequestBytes = 16 << 20
+	// fencedPatience is how long PublishFenced tries what is left when all the
+	// rest is answered.
+	fencedPatience = time.Second
 )
 
 // FencedBatch is what one producer has to publish, in order.
@@ -48,18 +51,21 @@ func (r FencedResult) Err() error {
 // PublishFenced publishes the batches of several producers together, in as few
 // requests as possible: one for each leading broker, with one record batch for
 // each partition. Within a producer and partition, messages keep their order. An
-// answer that says nothing makes it send the same bytes again until ctx ends, so
-// give ctx a deadline; what is then open is ErrUnresolved, and the producer sends
-// those very bytes again before anything else to the partition.
+// answer that says nothing makes it send the same bytes again, until ctx ends or
+// nothing else has come in for a second (one partition that is not writable must
+// not hold the others up for long). What is then open is ErrUnresolved, and the
+// producer sends those very bytes again before anything else to the partition.
 //
 // Results are in the order of batches. Two batches of one producer are published
 // one after the other.
 func (c *Client) PublishFenced(ctx context.Context, batches []FencedBatch) []FencedResult {
-	return c.publishFenced(ctx, batches, requestTimeout)
+	return c.publishFenced(ctx, batches, requestTimeout, fencedPatience)
 }
 
-func (c *Client) publishFenced(ctx context.Context, batches []FencedBatch, timeout time.Duration) []FencedResult {
-	f := &fencedCall{client: c, batches: batches, results: make([]FencedResult, len(batches)), timeout: timeout}
+func (c *Client) publishFenced(ctx context.Context, batches []FencedBatch, timeout, patience time.Duration) []FencedResult {
+	f := &fencedCall{
+		client: c, batches: batches, results: make([]FencedResult, len(batches)), timeout: timeout, patience: patience,
+	}
 	for i, b := range batches {
 		f.results[i].Errors = make([]error, len(b.Messages))
 	}
@@ -98,6 +104,9 @@ type fencedCall struct {
 	order   []topicPartition
 	unready int           // answers that said nothing
 	timeout time.Duration // of one request
+
+	patience time.Duration // how long to go on without a result
+	moved    time.Time     // when the last one came
 }
 
 // ref points at a message of the call.
@@ -124,7 +133,8 @@ func (f *fencedCall) set(r ref, err error) { f.results[r.batch].Errors[r.message
 
 // send works in rounds: the first chunk of every queue, all leaders at once.
 func (f *fencedCall) send(ctx context.Context) {
-	for backoff := 10 * time.Millisecond; len(f.queues) > 0 && ctx.Err() == nil; {
+	f.moved = time.Now()
+	for backoff := 10 * time.Millisecond; len(f.queues) > 0 && ctx.Err() == nil && time.Since(f.moved) < f.patience; {
 		before := f.unready
 		f.round(ctx)
 		if f.unready == before {
@@ -212,15 +222,20 @@ func (k *chunk) encode() {
 	}
 	k.sequence = k.producer.lane(k.topicPartition).next
 	s := stamp{producerID: k.producer.ProducerID(), epoch: k.producer.Epoch(), sequence: k.sequence}
-	k.encoded = encodeBatch(s, time.Now(), k.messages)
+	codec, _ := codecOf(k.producer.client.cfg.Compression)
+	k.encoded = encodeBatch(s, time.Now(), k.messages, codec)
 }
 
-// leaveOpen answers what ctx cut off, and keeps what may be in the log for the
+// leaveOpen answers what was cut off, and keeps what may be in the log for the
 // producer's next publish.
 func (f *fencedCall) leaveOpen(ctx context.Context) {
+	open := ErrUnresolved
+	if ctx.Err() != nil {
+		open = fmt.Errorf("%w: %w", ErrUnresolved, context.Cause(ctx))
+	}
 	for tp, queue := range f.queues {
 		for _, k := range queue {
-			f.fail(k, fmt.Errorf("%w: %w", ErrUnresolved, context.Cause(ctx)))
+			f.fail(k, open)
 			if k.sent {
 				k.refs = nil
 				k.producer.lane(tp).pending = k

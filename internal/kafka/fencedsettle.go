@@ -76,6 +76,7 @@ func (f *fencedCall) settle(k *chunk, err error) {
 	case err == nil, errors.Is(err, kafkago.DuplicateSequenceNumber):
 		l.next = after(k.sequence, len(k.messages))
 		l.acked = true
+		f.moved = time.Now()
 		f.pop(k)
 	case isFence(err, l, k):
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrFenced, err))
@@ -213,6 +214,9 @@ func (f *fencedCall) skipKey(k *chunk, key []byte) {
 
 // classify names what an error of the broker means for the message.
 func classify(err error) error {
+	if err == nil {
+		return nil
+	}
 	for kind, codes := range map[error][]kafkago.Error{
 		ErrMessageTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge},
 		ErrUnknownTopic:    {kafkago.UnknownTopicOrPartition},

@@ -173,12 +173,16 @@ func (g *generation) commitLoop(ctx context.Context) {
 	defer commit.Stop()
 	watch := time.NewTicker(watchInterval(g.consumer.cfg.StallTimeout))
 	defer watch.Stop()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-commit.C:
 			g.commit()
+		case <-look.C:
+			g.lookAhead(ctx)
 		case now := <-watch.C:
 			if err := g.stalled(now); err != nil {
 				g.fail(err)
@@ -193,6 +197,35 @@ func watchInterval(stall time.Duration) time.Duration {
 		return time.Hour
 	}
 	return max(min(stall/4, time.Second), time.Millisecond)
+}
+
+// lookEvery is how old the known end of a partition may get while it is not
+// fetched from.
+const lookEvery = 5 * time.Second
+
+// lookAhead keeps the lag of partitions honest that are full and so not fetched
+// from: that is when it matters.
+func (g *generation) lookAhead(ctx context.Context) {
+	want := make(map[string][]int)
+	for _, p := range g.partitions {
+		if p.lookedAtBefore(time.Now().Add(-lookEvery)) {
+			want[p.topic] = append(want[p.topic], p.partition)
+		}
+	}
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	got, err := g.client.tryListOffsets(ctx, want)
+	if err != nil {
+		return // the next look will do
+	}
+	for _, p := range g.partitions {
+		if r, ok := got[p.topicPartition]; ok {
+			p.endsAt(r.latest)
+		}
+	}
 }
 
 // stalled is the watchdog: heartbeats run apart from handlers, so the group
@@ -303,6 +336,20 @@ func (p *partition) committedUpTo(next int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.committed = max(p.committed, next)
+}
+
+// lookedAtBefore reports a partition that no fetch is out for, and whose last
+// answer is old.
+func (p *partition) lookedAtBefore(t time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.fetching && p.fetchedAt.Before(t)
+}
+
+func (p *partition) endsAt(offset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.high = max(p.high, offset)
 }
 
 func (p *partition) moved() bool {

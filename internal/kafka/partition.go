@@ -167,15 +167,16 @@ func (p *partition) tryTake() []*Delivery {
 	if len(p.queue) == 0 || p.full {
 		return nil
 	}
+	now := time.Now()
 	if p.track.span() == 0 {
-		p.progress = time.Now()
+		p.progress = now
 	}
 	records := make([]Delivery, 0, min(len(p.queue), p.gen.consumer.cfg.MaxInFlight-p.track.unfinished))
 	for len(records) < cap(records) && p.hasRoom() {
 		r := p.queue[len(records)]
 		size := r.size()
 		p.queuedBytes -= size
-		records = append(records, Delivery{Record: r, owner: p, index: p.track.add(r.Offset, r.Time, size)})
+		records = append(records, Delivery{Record: r, owner: p, index: p.track.add(r.Offset, r.Time, now, size)})
 	}
 	p.full = !p.hasRoom()
 	p.dequeue(len(records))

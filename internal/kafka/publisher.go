@@ -229,7 +229,7 @@ func (p *Publisher) publish(calls []*publishCall) {
 		for i, c := range calls {
 			batches[i] = FencedBatch{Producer: p.producer, Messages: c.messages}
 		}
-		calls = p.outdated(calls, p.client.publishFenced(ctx, batches, p.cfg.Timeout))
+		calls = p.outdated(calls, p.client.publishFenced(ctx, batches, p.cfg.Timeout, time.Duration(p.cfg.Attempts)*p.cfg.Timeout))
 		if len(calls) == 0 {
 			return
 		}

@@ -1,9 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"time"
+
+	"github.com/segmentio/kafka-go/compress"
 )
 
 // Offsets in a version 2 record batch, counted from behind the four bytes of
@@ -33,9 +36,18 @@ type stamp struct {
 	sequence   int32
 }
 
-// encodeBatch writes one uncompressed record batch, with the size prefix that a
-// produce request wants. All records get the time at.
-func encodeBatch(s stamp, at time.Time, msgs []*Message) []byte {
+// codecOf returns the library's codec of a name in the configuration.
+func codecOf(name string) (compress.Compression, bool) {
+	codecs := map[string]compress.Compression{
+		"none": compress.None, "gzip": compress.Gzip, "snappy": compress.Snappy, "lz4": compress.Lz4, "zstd": compress.Zstd,
+	}
+	c, ok := codecs[name]
+	return c, ok
+}
+
+// encodeBatch writes one record batch, with the size prefix that a produce
+// request wants. All records get the time at.
+func encodeBatch(s stamp, at time.Time, msgs []*Message, codec compress.Compression) []byte {
 	size := sizePrefix + batchHeaderSize
 	for _, m := range msgs {
 		size += recordBound(m)
@@ -44,12 +56,14 @@ func encodeBatch(s stamp, at time.Time, msgs []*Message) []byte {
 	for i, m := range msgs {
 		out = appendRecord(out, i, m)
 	}
+	out, codec = compressRecords(out, codec)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-sizePrefix)) //nolint:gosec // bounded by maxMessageBytes and maxBatchBytes
 	b := out[sizePrefix:]
 	ms := uint64(at.UnixMilli())
 	binary.BigEndian.PutUint32(b[batchLengthAt:], uint32(len(b)-batchLengthAt-4)) //nolint:gosec // as above
 	binary.BigEndian.PutUint32(b[batchMagicAt-4:], ^uint32(0))                    // leader epoch: not known
 	b[batchMagicAt] = 2
+	b[batchContentAt+1] = byte(codec) //nolint:gosec // 0 to 4
 	binary.BigEndian.PutUint32(b[batchLastAt:], uint32(len(msgs)-1)) //nolint:gosec // bounded by maxBatchRecords
 	binary.BigEndian.PutUint64(b[batchFirstTime:], ms)
 	binary.BigEndian.PutUint64(b[batchMaxTime:], ms)
@@ -59,6 +73,23 @@ func encodeBatch(s stamp, at time.Time, msgs []*Message) []byte {
 	binary.BigEndian.PutUint32(b[batchCountAt:], uint32(len(msgs)))       //nolint:gosec // bounded by maxBatchRecords
 	binary.BigEndian.PutUint32(b[batchCRCAt:], crc32.Checksum(b[batchContentAt:], castagnoli))
 	return out
+}
+
+// compressRecords compresses what lies behind the header. Should that fail, which
+// writing to memory does not, the records stay as they are.
+func compressRecords(plain []byte, codec compress.Compression) ([]byte, compress.Compression) {
+	c := codec.Codec()
+	if c == nil {
+		return plain, compress.None
+	}
+	const header = sizePrefix + batchHeaderSize
+	out := bytes.NewBuffer(make([]byte, header, header+len(plain)/2))
+	w := c.NewWriter(out)
+	_, err := w.Write(plain[header:])
+	if closed := w.Close(); err != nil || closed != nil {
+		return plain, compress.None
+	}
+	return out.Bytes(), codec
 }
 
 // recordBound is at least the encoded size of the message.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/stretchr/testify/require"
@@ -36,8 +37,11 @@ func TestEncodeBatch(t *testing.T) {
 		}
 		s := stamp{producerID: rapid.Int64().Draw(t, "id"), epoch: rapid.Int16().Draw(t, "epoch"), sequence: rapid.Int32().Draw(t, "sequence")}
 		at := time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "time")).UTC()
-		raw := encodeBatch(s, at, msgs)
-		require.LessOrEqual(t, len(raw)-sizePrefix, bound)
+		codec := compress.Compression(rapid.IntRange(0, 4).Draw(t, "codec"))
+		raw := encodeBatch(s, at, msgs, codec)
+		if codec == compress.None {
+			require.LessOrEqual(t, len(raw)-sizePrefix, bound)
+		}
 
 		var rs protocol.RecordSet
 		_, err := rs.ReadFrom(bytes.NewReader(raw))
@@ -46,6 +50,7 @@ func TestEncodeBatch(t *testing.T) {
 		require.True(t, ok)
 		decoded := stamp{batch.ProducerID, batch.ProducerEpoch, batch.BaseSequence}
 		require.Equal(t, s, decoded)
+		require.Equal(t, codec, batch.Attributes.Compression())
 		got, err := decode(topicPartition{"t", 1}, &fetchapi.ResponsePartition{RecordSet: rs, HighWatermark: 9, LastStableOffset: -1}, 0)
 		require.NoError(t, err)
 		require.Equal(t, int64(len(msgs)), got.next)
@@ -83,7 +88,7 @@ func TestDecodedRecordsAreApart(t *testing.T) {
 		msgs = append(msgs, &Message{Key: fmt.Append(nil, i), Value: fmt.Append(nil, i)})
 	}
 	var rs protocol.RecordSet
-	_, err := rs.ReadFrom(bytes.NewReader(encodeBatch(stamp{}, time.Now(), msgs)))
+	_, err := rs.ReadFrom(bytes.NewReader(encodeBatch(stamp{}, time.Now(), msgs, compress.None)))
 	require.NoError(t, err)
 	got, err := decode(topicPartition{"t", 0}, &fetchapi.ResponsePartition{RecordSet: rs}, 4000)
 	require.NoError(t, err)

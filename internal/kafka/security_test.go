@@ -132,6 +132,7 @@ func TestConfigValidate(t *testing.T) {
 	for want, cfg := range map[string]kafka.Config{
 		"at least one broker": {},
 		"host:port":           {Brokers: []string{"localhost"}},
+		"compression":         {Brokers: []string{"localhost:9092"}, Compression: "brotli"},
 		"mechanism":           {Brokers: []string{"localhost:9092"}, SASL: kafka.SASL{Mechanism: "X"}},
 	} {
 		_, err := kafka.NewClient(cfg)

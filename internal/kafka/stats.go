@@ -21,8 +21,8 @@ type PartitionStats struct {
 	// InFlight counts records handed out and not finished; Queued those fetched
 	// and not handed out.
 	InFlight, Queued int
-	// OldestInFlight is how long ago the oldest record in flight last gave way to
-	// progress; 0 when none is in flight.
+	// OldestInFlight is how long ago the oldest unfinished record was handed out;
+	// 0 when none is in flight.
 	OldestInFlight time.Duration
 	// Committed is the offset committed in Kafka, -1 when none.
 	Committed int64
@@ -91,16 +91,16 @@ func (p *partition) stats(now time.Time) PartitionStats {
 	if behind {
 		s.LagTime = max(now.Sub(at), 0)
 	}
-	if p.track.span() > 0 {
-		s.OldestInFlight = max(now.Sub(p.progress), 0)
+	if e := p.track.oldest(); e != nil {
+		s.OldestInFlight = max(now.Sub(e.handed), 0)
 	}
 	return s
 }
 
 // oldest returns the offset and time of the oldest record that is not finished.
 func (p *partition) oldest() (int64, time.Time, bool) {
-	if offset, at, ok := p.track.oldest(); ok {
-		return offset, at, true
+	if e := p.track.oldest(); e != nil {
+		return e.offset, e.time, true
 	}
 	if len(p.queue) > 0 {
 		return p.queue[0].Offset, p.queue[0].Time, true

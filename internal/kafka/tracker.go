@@ -18,7 +18,8 @@ type tracker struct {
 
 type entry struct {
 	offset    int64
-	time      time.Time
+	time      time.Time // the record's
+	handed    time.Time // when it was handed out
 	bytes     int
 	finished  bool
 	abandoned bool
@@ -28,8 +29,8 @@ type entry struct {
 func newTracker() tracker { return tracker{done: -1} }
 
 // add hands a record out and returns its index; offsets must rise.
-func (t *tracker) add(offset int64, at time.Time, bytes int) int64 {
-	t.entries = append(t.entries, entry{offset: offset, time: at, bytes: bytes})
+func (t *tracker) add(offset int64, at, now time.Time, bytes int) int64 {
+	t.entries = append(t.entries, entry{offset: offset, time: at, handed: now, bytes: bytes})
 	t.unfinished++
 	t.awaited++
 	t.bytes += bytes
@@ -101,11 +102,10 @@ func (t *tracker) committable() int64 { return t.done }
 // handed out; it grows behind one that is stuck.
 func (t *tracker) span() int { return len(t.entries) - t.head }
 
-// oldest returns the oldest unfinished record.
-func (t *tracker) oldest() (offset int64, at time.Time, ok bool) {
+// oldest returns the oldest unfinished record, nil when there is none.
+func (t *tracker) oldest() *entry {
 	if t.head == len(t.entries) {
-		return 0, time.Time{}, false
+		return nil
 	}
-	e := &t.entries[t.head]
-	return e.offset, e.time, true
+	return &t.entries[t.head]
 }

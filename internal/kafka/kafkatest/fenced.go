@@ -38,6 +38,20 @@ func (s *suite) send(ctx context.Context, p *kafka.FencedProducer, topic string,
 	return s.client.PublishFenced(ctx, []kafka.FencedBatch{{Producer: p, Messages: messages(topic, vs...)}})[0]
 }
 
+// insist publishes as a relay does: what is unresolved is presented again.
+func (s *suite) insist(t *testing.T, p *kafka.FencedProducer, topic string, vs ...string) {
+	t.Helper()
+	ctx := s.context(t)
+	for {
+		err := s.send(ctx, p, topic, vs...).Err()
+		if err == nil {
+			return
+		}
+		require.ErrorIs(t, err, kafka.ErrUnresolved)
+		require.NoError(t, ctx.Err())
+	}
+}
+
 func messages(topic string, vs ...string) []kafka.Message {
 	out := make([]kafka.Message, len(vs))
 	for i, v := range vs {

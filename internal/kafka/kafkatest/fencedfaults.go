@@ -70,7 +70,7 @@ func checkFencedAnswerLost(t *testing.T, s *suite) {
 	require.NoError(t, s.send(s.context(t), p, topic, "1").Err())
 	for range 3 {
 		s.faults.Lose(apiProduce, 3)
-		require.NoError(t, s.send(s.context(t), p, topic, "2", "3").Err())
+		s.insist(t, p, topic, "2", "3")
 		require.Zero(t, s.faults.Left(apiProduce))
 		require.NoError(t, s.send(s.context(t), p, topic, "4").Err())
 	}
@@ -84,7 +84,7 @@ func checkFencedRequestLost(t *testing.T, s *suite) {
 	topic := s.topic(t, "refused", 1)
 	p := s.producer(t, "")
 	s.faults.Refuse(apiProduce, 3)
-	require.NoError(t, s.send(s.context(t), p, topic, "1", "2").Err())
+	s.insist(t, p, topic, "1", "2")
 	require.Equal(t, []string{"1", "2"}, s.log(t, topic)[0])
 }
 
