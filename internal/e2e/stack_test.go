@@ -2,8 +2,7 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
-	"net/http/httptest"
+	"flag"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,65 +22,136 @@ import (
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/internal/topics"
-	"github.com/settleonce/settleonce/outbox"
 	"github.com/settleonce/settleonce/payment"
-	"github.com/settleonce/settleonce/reconciler"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// stacksAtOnce is more than there are processors: these tests wait for due times
+// far more than they compute.
+const stacksAtOnce = "12"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = flag.Set("test.parallel", stacksAtOnce)
+	}
+	pgtest.Main(m)
+}
 
 // stack is everything one test needs, started and stopped with it.
 type stack struct {
 	t       *testing.T
 	ctx     context.Context
-	pool    *pgxpool.Pool
+	set     settings
+	brokers []string
 	kafka   *kafka.Client
-	store   *store.Store
-	sim     *sim.Server
 	topics  payment.Topics
 	publish *kafka.Publisher
+	watch   *watcher
+	logs    *logs
+
+	dsn   string
+	proxy *proxy        // only where the test asks for it
+	pool  *pgxpool.Pool // of the roles, through the proxy if there is one
+	store *store.Store  // of the roles
+	check *store.Store  // of the test: never through the proxy
+	db    *pgxpool.Pool // of the test
+
+	sim   *sim.Server
+	front *front
+
+	relays, consumers, reconcilers []*role
 }
 
-// option changes a stack before it starts.
+// settings are what a test may change before its stack starts, or before it
+// starts another role.
+type settings struct {
+	behaviour   sim.Behaviour
+	caps        func(*channel.Capabilities)
+	wrap        func(channel.Adapter) channel.Adapter
+	noChannel   bool
+	rules       settle.Rules
+	callers     consumer.Callers
+	budget      store.QueryPolicy
+	plan        func([]kafka.TopicSpec)
+	stall       time.Duration
+	batch       int
+	proxied     bool
+	relays      int
+	consumers   int
+	reconcilers int
+}
+
+// option changes the settings.
 type option func(*settings)
 
-type settings struct {
-	behaviour sim.Behaviour
-	rules     settle.Rules
-	callers   consumer.Callers
-}
-
+// start starts a stack: by default one of each role over a channel at its best.
 func start(t *testing.T, options ...option) *stack {
 	t.Helper()
-	set := settings{behaviour: sim.DefaultBehaviour(), callers: consumer.AnyCaller{}}
+	set := settings{
+		behaviour: sim.DefaultBehaviour(), callers: consumer.AnyCaller{}, relays: 1, consumers: 1, reconcilers: 1,
+		rules: settle.Rules{Lease: 6 * time.Second, WatchEvery: time.Second, WatchAtMost: 2 * time.Second},
+		// Tests have far more unknowns than a real channel: give them the queries.
+		budget: store.QueryPolicy{Floor: 200},
+	}
 	for _, o := range options {
 		o(&set)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &stack{t: t, ctx: ctx, topics: payment.NewTopics("")}
 	t.Cleanup(cancel)
-	s.startServers(set)
-	registry := s.startChannel(set)
-	s.startRoles(set, registry)
+	s := &stack{t: t, ctx: ctx, set: set, topics: payment.NewTopics(""), logs: &logs{t: t}}
+	s.startBroker()
+	s.startDatabase()
+	s.startChannel()
+	for range set.relays {
+		s.startRelay()
+	}
+	for range set.consumers {
+		s.startConsumer()
+	}
+	for range set.reconcilers {
+		s.startReconciler()
+	}
 	return s
 }
 
-func (s *stack) startServers(set settings) {
+func behave(change func(*sim.Behaviour)) option {
+	return func(s *settings) { change(&s.behaviour) }
+}
+
+func capable(change func(*channel.Capabilities)) option {
+	return func(s *settings) { s.caps = change }
+}
+
+func ruled(change func(*settle.Rules)) option {
+	return func(s *settings) { change(&s.rules) }
+}
+
+// only says how many of each role the stack starts with.
+func only(relays, consumers, reconcilers int) option {
+	return func(s *settings) { s.relays, s.consumers, s.reconcilers = relays, consumers, reconcilers }
+}
+
+func proxied(s *settings) { s.proxied = true }
+
+func (s *stack) startBroker() {
 	t := s.t
 	broker, err := devstack.StartKafka(devstack.KafkaConfig{})
 	require.NoError(t, err)
-	t.Cleanup(func() { broker.Close() })
-	s.kafka, err = kafka.NewClient(kafka.Config{Brokers: broker.Brokers(), Logger: zerolog.Nop()})
+	t.Cleanup(func() { require.NoError(t, broker.Close()) })
+	s.brokers = broker.Brokers()
+	s.kafka, err = kafka.NewClient(kafka.Config{Brokers: s.brokers, Logger: zerolog.Nop()})
 	require.NoError(t, err)
 	t.Cleanup(s.kafka.Close)
-	_, err = s.kafka.EnsureTopics(s.ctx, plan())
+	specs := plan()
+	if s.set.plan != nil {
+		s.set.plan(specs)
+	}
+	_, err = s.kafka.EnsureTopics(s.ctx, specs)
 	require.NoError(t, err)
-	s.pool, err = store.OpenPool(s.ctx, store.PoolConfig{DSN: pgtest.DSN(t, pgtest.Schema), MaxConns: 24})
-	require.NoError(t, err)
-	t.Cleanup(s.pool.Close)
 	s.publish, err = s.kafka.NewPublisher(kafka.PublisherConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.publish.Close(context.Background()) })
+	s.watch = startWatcher(t, s.brokers, s.topics)
 }
 
 func plan() []kafka.TopicSpec {
@@ -92,62 +162,64 @@ func plan() []kafka.TopicSpec {
 	}.Plan()
 }
 
-func (s *stack) startChannel(set settings) *channel.Registry {
-	t := s.t
-	server, err := sim.NewServer(filepath.Join(t.TempDir(), "ledger"), set.behaviour)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+func (s *stack) startDatabase() {
+	s.dsn = pgtest.DSN(s.t, pgtest.Schema)
+	s.db = s.openPool(s.dsn, 4)
+	s.check = store.New(store.Config{Pool: s.db, Topics: s.topics})
+	roles := s.dsn
+	if s.set.proxied {
+		s.proxy, roles = startProxy(s.t, s.dsn)
+	}
+	s.pool = s.openPool(roles, 20)
+	s.store = store.New(store.Config{Pool: s.pool, Topics: s.topics, Logger: s.logs.logger()})
+}
+
+func (s *stack) openPool(dsn string, conns int) *pgxpool.Pool {
+	pool, err := store.OpenPool(s.ctx, store.PoolConfig{DSN: dsn, MaxConns: conns})
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	return pool
+}
+
+func (s *stack) startChannel() {
+	server, err := sim.NewServer(filepath.Join(s.t.TempDir(), "ledger"), s.set.behaviour)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = server.Close() })
 	s.sim = server
-	front := httptest.NewServer(server)
-	t.Cleanup(front.Close)
-	caps := set.behaviour.Capabilities("sim:test")
-	caps.SubmitTimeout, caps.QueryTimeout = time.Second, time.Second
-	adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: front.URL, Capabilities: caps})
-	require.NoError(t, err)
-	t.Cleanup(adapter.Close)
-	registry, err := channel.NewRegistry(map[string]channel.Entry{"sim": {Adapter: adapter, Capabilities: caps}})
-	require.NoError(t, err)
+	s.front = startFront(s.t, server)
+}
+
+// registry is the channel as the settings have it now.
+func (s *stack) registry() *channel.Registry {
+	caps := s.set.behaviour.Capabilities("sim:test")
+	caps.SubmitTimeout, caps.QueryTimeout = 2*time.Second, 2*time.Second
+	if s.set.caps != nil {
+		s.set.caps(&caps)
+	}
+	adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: "http://" + s.front.addr, Capabilities: caps})
+	require.NoError(s.t, err)
+	s.t.Cleanup(adapter.Close)
+	entry := channel.Entry{Adapter: adapter, Capabilities: caps}
+	if s.set.wrap != nil {
+		entry.Adapter = s.set.wrap(adapter)
+	}
+	name := "sim"
+	if s.set.noChannel {
+		name = "other"
+	}
+	registry, err := channel.NewRegistry(map[string]channel.Entry{name: entry})
+	require.NoError(s.t, err)
 	return registry
 }
 
-func (s *stack) startRoles(set settings, registry *channel.Registry) {
-	t := s.t
-	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
-	metrics := telemetry.NewMetrics("test")
-	relay, err := outbox.NewRelay(outbox.RelayConfig{Pool: s.pool, Kafka: s.kafka, Logger: log})
-	require.NoError(t, err)
-	s.store = store.New(store.Config{Pool: s.pool, Topics: s.topics, Wake: relay.Wake, Logger: log})
-	set.rules.Channels = registry
-	set.rules.Lease = 5 * time.Second
-	settler := func() *settle.Settler {
-		st, err := settle.New(settle.Config{Store: s.store, Rules: set.rules, Metrics: metrics, Logger: log})
-		require.NoError(t, err)
-		return st
-	}
-	c, err := consumer.New(consumer.Config{
-		Kafka: s.kafka, Store: s.store, Settler: settler(), Callers: set.callers, Metrics: metrics, Logger: log,
+func (s *stack) settler() *settle.Settler {
+	rules := s.set.rules
+	rules.Channels = s.registry()
+	st, err := settle.New(settle.Config{
+		Store: s.store, Rules: rules, Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(), DrainTimeout: 3 * time.Second,
 	})
-	require.NoError(t, err)
-	r, err := reconciler.New(reconciler.Config{
-		Kafka: s.kafka, Store: s.store, Settler: settler(), Metrics: metrics, Logger: log,
-		// The mix of faults has far more unknowns than a real channel: give it the queries.
-		Budget: store.QueryPolicy{Floor: 200},
-	})
-	require.NoError(t, err)
-	s.run(relay.Run)
-	s.run(c.Run)
-	s.run(r.Run)
-}
-
-// run runs a role until the test ends, and waits for it.
-func (s *stack) run(role func(context.Context) error) {
-	ctx, cancel := context.WithCancel(s.ctx)
-	done := make(chan error, 1)
-	go func() { done <- role(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		require.NoError(s.t, <-done)
-	})
+	require.NoError(s.t, err)
+	return st
 }
 
 // command returns a valid command for an order of its own.
@@ -168,76 +240,19 @@ func fault(text string) func(*payment.Command) {
 	return func(c *payment.Command) { c.Metadata = map[string]string{"sim": text} }
 }
 
-func (s *stack) send(commands ...payment.Command) {
-	s.t.Helper()
-	messages := make([]kafka.Message, len(commands))
-	for i := range commands {
-		messages[i] = kafka.Message{
-			Topic: s.topics.Commands, Key: []byte(commands[i].IdempotencyKey.String()), Value: commands[i].AppendJSON(nil),
-		}
-	}
-	require.NoError(s.t, s.publish.Publish(s.ctx, messages...))
+// orderOf makes a command one for the order of another.
+func orderOf(other payment.Command) func(*payment.Command) {
+	return func(c *payment.Command) { c.OrderID = other.OrderID }
 }
 
-// replies reads all replies to a key so far, in topic order.
-func (s *stack) replies(key uuid.UUID) []payment.Reply {
-	s.t.Helper()
-	var out []payment.Reply
-	require.NoError(s.t, s.kafka.ReadAll(s.ctx, s.topics.Replies, func(r kafka.Record) error {
-		if string(r.Key) != key.String() {
-			return nil
-		}
-		var reply payment.Reply
-		if err := json.Unmarshal(r.Value, &reply); err != nil {
-			return err
-		}
-		out = append(out, reply)
-		return nil
-	}))
-	return out
-}
-
-// waitReply waits until a reply of the kind came for the key.
-func (s *stack) waitReply(key uuid.UUID, kind payment.ReplyKind) payment.Reply {
-	s.t.Helper()
-	var found payment.Reply
-	require.Eventually(s.t, func() bool {
-		for _, r := range s.replies(key) {
-			if r.Kind == kind {
-				found = r
-				return true
-			}
-		}
-		return false
-	}, 30*time.Second, 20*time.Millisecond, "no %s reply for %s", kind, key)
-	return found
-}
-
-// waitState waits until the payment is in the state.
-func (s *stack) waitState(c payment.Command, state payment.State) store.Status {
-	s.t.Helper()
-	var st store.Status
-	require.Eventually(s.t, func() bool {
-		var err error
-		st, err = s.store.Status(s.ctx, c.Identity().PaymentID())
-		return err == nil && st.Payment.State == state
-	}, 40*time.Second, 20*time.Millisecond, "payment %s never %s", c.IdempotencyKey, state)
-	return st
-}
-
-// settled is how often the channel took the money for a command.
-func (s *stack) settled(c payment.Command) int {
-	for _, charge := range s.sim.Charges() {
-		if charge.ProviderKey == c.Identity().ProviderKey(1) {
-			return charge.Settled
-		}
-	}
-	return 0
+// issued moves the time of the intent.
+func issued(by time.Duration) func(*payment.Command) {
+	return func(c *payment.Command) { c.IssuedAt = c.IssuedAt.Add(by) }
 }
 
 // How long tests wait for what must come; nothing is timed by it.
 const (
-	waitFor  = 30 * time.Second
-	waitLong = 90 * time.Second
-	tick     = 20 * time.Millisecond
+	waitFor  = 45 * time.Second
+	waitLong = 120 * time.Second
+	tick     = 25 * time.Millisecond
 )
