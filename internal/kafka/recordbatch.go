@@ -63,7 +63,7 @@ func encodeBatch(s stamp, at time.Time, msgs []*Message, codec compress.Compress
 	binary.BigEndian.PutUint32(b[batchLengthAt:], uint32(len(b)-batchLengthAt-4)) //nolint:gosec // as above
 	binary.BigEndian.PutUint32(b[batchMagicAt-4:], ^uint32(0))                    // leader epoch: not known
 	b[batchMagicAt] = 2
-	b[batchContentAt+1] = byte(codec) //nolint:gosec // 0 to 4
+	b[batchContentAt+1] = byte(codec)                                //nolint:gosec // 0 to 4
 	binary.BigEndian.PutUint32(b[batchLastAt:], uint32(len(msgs)-1)) //nolint:gosec // bounded by maxBatchRecords
 	binary.BigEndian.PutUint64(b[batchFirstTime:], ms)
 	binary.BigEndian.PutUint64(b[batchMaxTime:], ms)
