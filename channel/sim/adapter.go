@@ -68,8 +68,9 @@ func (a *Adapter) Query(ctx context.Context, l channel.Lookup) payment.Answer {
 	return a.classify(payment.OpQuery, response, asked{key, l.Amount, l.Currency})
 }
 
-// Check reports a difference between the adapter's record and what the server
-// says it does. Timeouts, and names, are the adapter's own and not compared.
+// Check reports where the adapter's record and what the server says it does
+// differ. Names and timeouts are the adapter's own and not compared, nor are
+// limits below the server's.
 func (a *Adapter) Check(ctx context.Context) error {
 	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/admin/behaviour"})
 	if response.Fate != wire.Answered {
@@ -85,6 +86,12 @@ func (a *Adapter) Check(ctx context.Context) error {
 	theirs, ours := behaviour.Capabilities(a.capabilities.Identity), a.capabilities.WithDefaults()
 	theirs.EquivalentIdentities = ours.EquivalentIdentities
 	theirs.SubmitTimeout, theirs.QueryTimeout = ours.SubmitTimeout, ours.QueryTimeout
+	if behaviour.MaxInFlight == 0 || ours.MaxInFlight < behaviour.MaxInFlight {
+		theirs.MaxInFlight = ours.MaxInFlight
+	}
+	if behaviour.RateLimit == 0 || ours.RateLimit > 0 && ours.RateLimit < behaviour.RateLimit {
+		theirs.RateLimit = ours.RateLimit
+	}
 	if !reflect.DeepEqual(theirs, ours) {
 		return fmt.Errorf("the record differs from the sandbox channel's behaviour: %+v instead of %+v", ours, theirs)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -135,4 +136,41 @@ func TestInvalidCharges(t *testing.T) {
 	require.Zero(t, b.server.Summary().Keys)
 	status, _ := b.call(http.MethodGet, "/v1/charges/nonsense", "")
 	require.Equal(t, http.StatusBadRequest, status)
+}
+
+// TestCheck: the record may ask for less than the server gives, not for more.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	limited := sim.DefaultBehaviour()
+	limited.MaxInFlight, limited.RateLimit = 100, 50
+	tests := map[string]struct {
+		behaviour sim.Behaviour
+		change    func(c *channel.Capabilities)
+		differs   bool
+	}{
+		"as it is":            {sim.DefaultBehaviour(), func(*channel.Capabilities) {}, false},
+		"limits of our own":   {sim.DefaultBehaviour(), func(c *channel.Capabilities) { c.MaxInFlight, c.RateLimit = 4096, 10 }, false},
+		"below the limits":    {limited, func(c *channel.Capabilities) { c.MaxInFlight, c.RateLimit = 99, 49 }, false},
+		"too many in flight":  {limited, func(c *channel.Capabilities) { c.MaxInFlight = 101 }, true},
+		"too fast":            {limited, func(c *channel.Capabilities) { c.RateLimit = 51 }, true},
+		"as fast as we like":  {limited, func(c *channel.Capabilities) { c.RateLimit = 0 }, true},
+		"a longer memory":     {sim.DefaultBehaviour(), func(c *channel.Capabilities) { c.KeyMemory = channel.Forever }, true},
+		"timeouts of our own": {sim.DefaultBehaviour(), func(c *channel.Capabilities) { c.SubmitTimeout = time.Second }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, tt.behaviour)
+			record := tt.behaviour.Capabilities("sim")
+			tt.change(&record)
+			adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: b.url, Capabilities: record})
+			require.NoError(t, err)
+			defer adapter.Close()
+			if err = adapter.Check(within(t)); tt.differs {
+				require.ErrorContains(t, err, "differs")
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -95,7 +94,7 @@ func hangUp(w http.ResponseWriter, raw []byte, reset bool) {
 		return
 	}
 	_, _ = conn.Write(raw)
-	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+	if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok && reset {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
-	"net/http"
 	"time"
 )
 
@@ -47,47 +44,5 @@ func Run(ctx context.Context, config Config) error {
 	if config.Ready != nil {
 		config.Ready(server, listener.Addr())
 	}
-	return server.serve(ctx, listener)
-}
-
-// serve runs the HTTP server and closes everything when the context ends.
-func (s *Server) serve(ctx context.Context, listener net.Listener) error {
-	web := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that leave are everyday life here
-	}
-	ended := make(chan struct{})
-	var err error
-	go func() {
-		defer close(ended)
-		if failure := web.Serve(listener); !errors.Is(failure, http.ErrServerClosed) {
-			err = fmt.Errorf("serve the sandbox channel: %w", failure)
-		}
-	}()
-	var drained error
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		drained = s.drain(context.WithoutCancel(ctx), web)
-	}
-	<-ended
-	return errors.Join(err, drained, s.Close())
-}
-
-func (s *Server) drain(ctx context.Context, web *http.Server) error {
-	soft, cancel := context.WithTimeout(ctx, drainTime)
-	defer cancel()
-	if web.Shutdown(soft) == nil {
-		return nil
-	}
-	s.halt()
-	hard, cancel := context.WithTimeout(ctx, dropTime)
-	defer cancel()
-	if web.Shutdown(hard) == nil {
-		return nil
-	}
-	if err := web.Close(); err != nil {
-		return fmt.Errorf("close the sandbox channel: %w", err)
-	}
-	return nil
+	return errors.Join(newFront(server, listener).serve(ctx), server.Close())
 }

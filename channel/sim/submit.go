@@ -49,11 +49,8 @@ func readCharge(r *http.Request) (uuid.UUID, Content, error) {
 	if err != nil {
 		return uuid.Nil, Content{}, errBadKey
 	}
-	if r.ContentLength < 0 || r.ContentLength > maxBody {
-		return uuid.Nil, Content{}, errBadBody
-	}
-	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, body); err != nil {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil {
 		return uuid.Nil, Content{}, errBadBody
 	}
 	content, err := readContent(body)
