@@ -91,6 +91,31 @@ func TestVersion(t *testing.T) {
 	require.True(t, strings.HasPrefix(b.Go, "go1."))
 }
 
+func TestSimulatorRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	for behaviour, want := range map[string]string{
+		"fast": "is not the JSON it takes", `{"rates":{"lost_answer":2}}`: "is not between 0 and 1", `{"latency":"soon"}`: "duration",
+	} {
+		r := runCommand(t, nil, "sim", "--sim-listen", "127.0.0.1:0", "--sim-behaviour", behaviour)
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.stderr, want)
+	}
+}
+
+func TestProbeAddress(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		":9464": "http://127.0.0.1:9464/readyz", "0.0.0.0:1": "http://127.0.0.1:1/readyz", "[::]:1": "http://127.0.0.1:1/readyz",
+		"10.0.0.1:2": "http://10.0.0.1:2/readyz", "[::1]:3": "http://[::1]:3/readyz",
+	} {
+		got, err := healthURL(address, true)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := healthURL("9464", false)
+	require.ErrorIs(t, err, errUsage)
+}
+
 func TestHealthOfNobody(t *testing.T) {
 	t.Parallel()
 	r := runCommand(t, nil, "health", "--admin-address", "127.0.0.1:1")

@@ -57,7 +57,7 @@ type devRun struct {
 const stopTimeout = 20 * time.Second
 
 func dev(cmd *cobra.Command, p process) error {
-	l, err := load(cmd, p)
+	l, err := loadDev(cmd, p)
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,24 @@ func dev(cmd *cobra.Command, p process) error {
 	}
 	return err
 }
+
+// loadDev leaves out what an earlier run wrote for other terminals: started
+// from one of those, the stack would wait for its own dead services.
+func loadDev(cmd *cobra.Command, p process) (*config.Loaded, error) {
+	l, err := load(cmd, p)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(envFile(&l.Config))
+	if err != nil {
+		return l, nil //nolint:nilerr // there was no earlier run
+	}
+	own := strings.Split(strings.ReplaceAll(string(text), "'", ""), "\n")
+	p.env = slices.DeleteFunc(slices.Clone(p.env), func(pair string) bool { return slices.Contains(own, pair) })
+	return load(cmd, p)
+}
+
+func envFile(c *config.Config) string { return filepath.Join(c.Dev.DataDir, "env") }
 
 const devWarning = `
   settleonce dev: FOR DEVELOPMENT ONLY. One machine, one copy of everything, no access control.
@@ -257,7 +275,7 @@ func (d *devRun) announce(w *worker) {
 }
 
 func (d *devRun) writeEnv(w *worker) (string, error) {
-	path := filepath.Join(d.cfg.Dev.DataDir, "env")
+	path := envFile(&d.cfg)
 	text := fmt.Sprintf("SETTLEONCE_KAFKA_BROKERS=%s\nSETTLEONCE_POSTGRES_DSN='%s'\nSETTLEONCE_ADMIN_ADDRESS=%s\n",
 		strings.Join(d.cfg.Kafka.Brokers, ","), d.cfg.Postgres.DSN, w.admin.Address())
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -75,10 +75,10 @@ func openFolder(t *testing.T) string {
 
 // startDev runs the development stack until it is ready, and returns the
 // environment of other terminals.
-func startDev(t *testing.T, dir string) (*running, []string) {
+func startDev(t *testing.T, dir string, inherited []string) (*running, []string) {
 	t.Helper()
-	r := start(t, nil, "dev", "--data-dir", dir)
-	var env []string
+	r := start(t, inherited, "dev", "--data-dir", dir)
+	env := inherited
 	require.Eventually(t, func() bool {
 		if len(r.code) > 0 || !strings.Contains(r.stdout.String(), "In another terminal") {
 			return len(r.code) > 0
@@ -118,7 +118,7 @@ func statusOf(t *testing.T, env []string, key string, args ...string) []map[stri
 func TestDevelopmentStack(t *testing.T) {
 	t.Parallel()
 	dir := openFolder(t)
-	r, env := startDev(t, dir)
+	r, env := startDev(t, dir, nil)
 	require.Contains(t, r.stdout.String(), "FOR DEVELOPMENT ONLY")
 	c := publishOne(t, env, "--order", "order-1001", "--amount", "1999")
 	key := c.Key.String()
@@ -147,7 +147,8 @@ func TestDevelopmentStack(t *testing.T) {
 	require.Contains(t, runCommand(t, env, "recover").stdout, "nothing is suspected")
 	require.Zero(t, r.stop(t), r.stderr)
 
-	r, env = startDev(t, dir)
+	// Started again from a terminal that took the addresses of the first run.
+	r, env = startDev(t, dir, env)
 	require.True(t, succeeded(), "the data survives a restart")
 	require.Zero(t, r.stop(t), r.stderr)
 	require.NotContains(t, r.stdout.String()+r.stderr.String(), "password")

@@ -174,6 +174,38 @@ func testRolesApart(t *testing.T, s services) {
 	require.Contains(t, scrape(t, urls["reconciler"]), `settleonce_outbox_parked_messages 0`)
 }
 
+// A channel that promises nothing, and an answer that is lost: a person is told,
+// and the gauges say so (G3).
+func TestReviewIsShown(t *testing.T) {
+	t.Parallel()
+	s := startServices(t, embeddedKafka(t))
+	requireOK(t, runCommand(t, s.env, "migrate"))
+	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
+	env := append([]string{
+		"SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true", "SETTLEONCE_CHANNEL_IDEMPOTENT_SUBMIT=false",
+		"SETTLEONCE_CHANNEL_KEY_MEMORY=undocumented", "SETTLEONCE_CHANNEL_PINS_FAILURES=false", "SETTLEONCE_CHANNEL_QUERY=false",
+		"SETTLEONCE_CHANNEL_VISIBILITY_LAG=undocumented", "SETTLEONCE_CHANNEL_QUERY_REACH=undocumented",
+		"SETTLEONCE_CHANNEL_NOT_FOUND_IS_PROOF=false",
+	}, s.env...)
+	r := start(t, env, "all")
+	t.Cleanup(func() { require.Zero(t, r.stop(t), r.stderr) })
+	url := adminURL(t, r, env)
+	c := publishOne(t, env, "--order", "order-1", "--amount", "1999", "--metadata", "sim=lost_answer@1")
+	require.Eventually(t, func() bool {
+		return strings.Contains(scrape(t, url), `settleonce_unresolved_payments{age="0-1m",state="review"} 1`)
+	}, 60*time.Second, time.Second)
+	metrics := scrape(t, url)
+	require.Contains(t, metrics, `settleonce_review_items{kind="unresolved"} 1`)
+	require.Contains(t, metrics, `settleonce_unresolved_oldest_age_seconds{state="review"}`)
+	require.Contains(t, metrics, `settleonce_query_budget_available{channel="sim"}`)
+	require.Contains(t, metrics, `settleonce_postgres_connections_limit 24`)
+	table := runCommand(t, env, "status", c.Key.String(), "--caller", "shop")
+	requireOK(t, table)
+	require.Contains(t, table.stdout, "next check")
+	require.Contains(t, table.stdout, "19.99 EUR")
+	require.Equal(t, 1, s.sim.Summary().Charges)
+}
+
 // A role that ends by itself must take the process with it.
 func TestStages(t *testing.T) {
 	t.Parallel()

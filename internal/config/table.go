@@ -160,7 +160,7 @@ var postgresSettings = []Setting{
 		target: func(c *Config) any { return &c.Postgres.PoolSize },
 	},
 	{
-		Name: "postgres-statement-timeout", Group: GroupPostgres, Default: "30s",
+		Name: "postgres-statement-timeout", Group: GroupPostgres, Default: "15s",
 		Doc:    "The server ends a statement that takes longer. It bounds how long a stuck database holds up a drain.",
 		target: func(c *Config) any { return &c.Postgres.StatementTimeout },
 	},

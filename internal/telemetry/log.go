@@ -35,7 +35,10 @@ func NewLogger(w io.Writer, cfg LogConfig) (zerolog.Logger, error) {
 	}
 	out := w
 	if cfg.Format == "console" {
-		out = zerolog.ConsoleWriter{Out: w, NoColor: !cfg.Color, FormatTimestamp: consoleTime}
+		out = zerolog.ConsoleWriter{
+			Out: w, NoColor: !cfg.Color, FormatTimestamp: consoleTime, FormatCaller: consoleCaller,
+			PartsOrder: []string{zerolog.TimestampFieldName, zerolog.LevelFieldName, zerolog.MessageFieldName, zerolog.CallerFieldName},
+		}
 	}
 	return zerolog.New(zerolog.SyncWriter(maskingWriter{out})).Level(level).Hook(zerolog.HookFunc(stamp)), nil
 }
@@ -43,6 +46,15 @@ func NewLogger(w io.Writer, cfg LogConfig) (zerolog.Logger, error) {
 // stamp writes the time itself: the library's own way depends on a global.
 func stamp(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format(time.RFC3339Nano))
+}
+
+// consoleCaller shows the upstream service: the library takes the field of this
+// name for a place in the source.
+func consoleCaller(v any) string {
+	if name, ok := v.(string); ok && name != "" {
+		return "caller=" + name
+	}
+	return ""
 }
 
 // consoleTime leaves out the date, which a person at a terminal knows.
