@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -87,7 +88,7 @@ func (c *Child) start(ctx context.Context) error {
 	err = wait(ctx, 60*time.Second, func(ctx context.Context) error {
 		select {
 		case <-proc.Done():
-			return fmt.Errorf("%s ended: %w", c.Name, proc.Err())
+			return fmt.Errorf("%s %w: %w", c.Name, errEnded, proc.Err())
 		default:
 			return c.askReady(ctx)
 		}
@@ -97,6 +98,9 @@ func (c *Child) start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errEnded says that waiting for a process is in vain.
+var errEnded = errors.New("ended")
 
 func (c *Child) askReady(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.ready, http.NoBody)

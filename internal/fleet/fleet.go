@@ -61,6 +61,7 @@ type Fleet struct {
 	sim     *Child
 	simPort int
 	client  *kafka.Client
+	keep    bool
 	closers []func(context.Context) error
 }
 
@@ -102,6 +103,16 @@ func (f *Fleet) Client() *kafka.Client { return f.client }
 // SimURL is the simulator's address.
 func (f *Fleet) SimURL() string { return fmt.Sprintf("http://127.0.0.1:%d", f.simPort) }
 
+// Sim is the simulator's process.
+func (f *Fleet) Sim() *Child { return f.sim }
+
+// Keep leaves data and logs where they are when the fleet is stopped, and returns
+// the folder.
+func (f *Fleet) Keep() string {
+	f.keep = true
+	return f.cfg.Dir
+}
+
 // Dir is where data and logs are.
 func (f *Fleet) Dir() string { return f.cfg.Dir }
 
@@ -121,7 +132,12 @@ func (f *Fleet) prepare(context.Context) error {
 		return fmt.Errorf("make a temporary folder: %w", err)
 	}
 	f.cfg.Dir = dir
-	f.closers = append(f.closers, func(context.Context) error { return os.RemoveAll(dir) })
+	f.closers = append(f.closers, func(context.Context) error {
+		if f.keep {
+			return nil
+		}
+		return os.RemoveAll(dir)
+	})
 	return nil
 }
 
@@ -213,8 +229,8 @@ func wait(ctx context.Context, atMost time.Duration, try func(context.Context) e
 	defer cancel()
 	for {
 		err := try(ctx)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errEnded) {
+			return err
 		}
 		select {
 		case <-ctx.Done():

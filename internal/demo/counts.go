@@ -1,0 +1,136 @@
+package demo
+
+import (
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Counts are what was found in the topics and in the channel's ledger.
+type Counts struct {
+	// Records are all records in the command topic, Keys the different payments
+	// among them.
+	Records int `json:"commands"`
+	Keys    int `json:"uniqueKeys"`
+	// Charges is how often the channel took money, by its own ledger;
+	// DoubleCharged the keys it did so for more than once.
+	Charges       int `json:"chargesAtChannel"`
+	DoubleCharged int `json:"keysChargedTwice"`
+	ChannelAsked  int `json:"requestsAtChannel"`
+	Queries       int `json:"queriesAtChannel"`
+
+	Succeeded int `json:"succeeded"`
+	Declined  int `json:"declined"`
+	Rejected  int `json:"rejected"`
+	InReview  int `json:"inReview"`
+	// Planned says how many in review the script meant to be there.
+	ReviewPlanned int `json:"inReviewPlanned"`
+	Unended       int `json:"withoutEnd"`
+
+	Repeats   int `json:"duplicatesAnswered"`
+	Pending   int `json:"duplicatesAnsweredPending"`
+	Conflicts int `json:"conflictsRefused"`
+	// SecondUnresolved and SecondPaid are second keys that were refused;
+	// PaidAgain are orders that were paid again on purpose.
+	SecondUnresolved int `json:"secondKeysRefusedUnresolved"`
+	SecondPaid       int `json:"secondKeysRefusedPaid"`
+	PaidAgain        int `json:"paidAgainOnPurpose"`
+	OtherRejections  int `json:"otherCommandsRejected"`
+	DeadLetters      int `json:"deadLetters"`
+
+	// Unknown payments once had no answer; Resolved counts those that have an
+	// outcome now by the re-query that was announced last: index 0 is none.
+	Unknown  int    `json:"unknown"`
+	Resolved [4]int `json:"unknownResolvedByTier"`
+
+	Events        int `json:"events"`
+	EventRepeats  int `json:"eventsPublishedAgain"`
+	Replies       int `json:"replies"`
+	AnsweredAgain int `json:"repliesPublishedAgain"`
+}
+
+func (j *judge) count() Counts {
+	c := Counts{Records: len(j.archive.arrivals), Keys: len(j.archive.dossiers)}
+	for _, v := range j.archive.arrivals {
+		c.arrival(v)
+	}
+	for _, d := range j.archive.dossiers {
+		c.dossier(d)
+	}
+	for _, x := range j.expected {
+		if len(x.ends.states) == 1 && x.ends.states[0] == payment.Review {
+			c.ReviewPlanned++
+		}
+	}
+	return c
+}
+
+func (c *Counts) arrival(v *arrival) {
+	if len(v.dead) > 0 {
+		c.DeadLetters++
+	}
+	c.Replies += len(v.replies)
+	c.AnsweredAgain += max(0, len(v.replies)-1)
+	if v.dossier == nil || v.number == 0 || len(v.replies) == 0 {
+		return
+	}
+	switch v.replies[len(v.replies)-1].Kind {
+	case payment.ReplyConflict:
+		c.Conflicts++
+	case payment.ReplyPending:
+		c.Pending++
+		c.Repeats++
+	default:
+		c.Repeats++
+	}
+}
+
+func (c *Counts) dossier(d *dossier) {
+	if d.charge != nil {
+		c.Charges += d.charge.Settled
+		c.ChannelAsked += d.charge.Requests
+		c.Queries += d.charge.Queries
+		if d.charge.Settled > 1 {
+			c.DoubleCharged++
+		}
+	}
+	c.Events += len(d.events)
+	for i := 1; i < len(d.events); i++ {
+		if d.events[i].Version == d.events[i-1].Version {
+			c.EventRepeats++
+		}
+	}
+	c.ending(d)
+	if d.had(payment.EventUnknown) {
+		c.Unknown++
+		if d.outcome != nil {
+			c.Resolved[d.asked]++
+		}
+	}
+}
+
+func (c *Counts) ending(d *dossier) {
+	switch d.state() {
+	case payment.Succeeded:
+		c.Succeeded++
+		if d.command().Follows != nil {
+			c.PaidAgain++
+		}
+	case payment.Declined:
+		c.Declined++
+	case payment.Review:
+		c.InReview++
+	case payment.Rejected:
+		c.Rejected++
+		switch d.rejectedAs() {
+		case payment.CodePriorAttemptUnresolved:
+			c.SecondUnresolved++
+		case payment.CodeObligationAlreadyPaid:
+			c.SecondPaid++
+		default:
+			c.OtherRejections++
+		}
+	default:
+		if len(d.first().dead) == 0 {
+			c.Unended++
+		}
+	}
+}

@@ -1,0 +1,274 @@
+// Package demo shows the main job and proves it: it runs the whole system as
+// processes of their own, publishes thousands of payment commands with
+// everything that goes wrong among them, kills workers in the middle, waits until
+// all is settled, and then judges, from the topics and the channel's own ledger
+// alone, whether every guarantee held.
+//
+// stories say what happens to payments; a script is made of them. The player
+// publishes it, the crew is killed, the tail reads along. The judge knows the
+// script's expectations and the evidence, and asks no worker and no table.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settleonce/settleonce/internal/fleet"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Config is one demo.
+type Config struct {
+	Fleet fleet.Config
+	// Commands is about how many records are published. Defaults to 4000.
+	Commands int
+	// Seed makes keys, faults and kills; 0 takes a random one.
+	Seed uint64
+	// Each is the processes per role. Defaults to 2.
+	Each int
+	// Kill are kills at given moments; Kills are so many more at seeded moments.
+	// Without either, one worker of each role is killed in the middle; a negative
+	// Kills kills none.
+	Kill  []Kill
+	Kills int
+	// KillSim kills the channel simulator too; its ledger survives.
+	KillSim bool
+	// Patience is how long, after the last command, everything may take to settle.
+	// Defaults to 2 minutes.
+	Patience time.Duration
+	// Keep keeps data and logs. They are kept in any case when a guarantee broke.
+	Keep bool
+	// Progress is told what is going on, several times a second; nil for nobody.
+	Progress func(Progress)
+	// Say is told what is being done, in a few words; nil for nobody.
+	Say func(what string)
+}
+
+// Progress is where a demo stands, as far as the topics tell.
+type Progress struct {
+	Phase   string
+	Elapsed time.Duration
+	// Published are records that Kafka has acknowledged, of so many.
+	Published, Of int
+	// Ended are payments with an end (or in review), of so many.
+	Ended, Payments                                  int
+	Succeeded, Declined, Rejected, InReview, Unknown int
+	Replies, DeadLetters                             int
+	Killed                                           int
+}
+
+// WithDefaults returns a copy with unset fields set.
+func (c Config) WithDefaults() Config {
+	c.Commands = cmp.Or(c.Commands, 4000)
+	c.Each = cmp.Or(c.Each, 2)
+	c.Patience = cmp.Or(c.Patience, 2*time.Minute)
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64N(1e6) + 1
+	}
+	if c.Progress == nil {
+		c.Progress = func(Progress) {}
+	}
+	if c.Say == nil {
+		c.Say = func(string) {}
+	}
+	return c
+}
+
+// Validate reports the first setting that must be changed.
+func (c Config) Validate() error {
+	switch {
+	case c.Commands < 100 || c.Commands > 100_000:
+		return errors.New("set the number of commands between 100 and 100000")
+	case c.Each < 1 || c.Each > 8:
+		return errors.New("set the number of processes per role between 1 and 8")
+	case c.Kills > 200:
+		return errors.New("set the number of kills to at most 200")
+	case c.Patience < time.Second:
+		return errors.New("set the patience to at least 1s")
+	}
+	return nil
+}
+
+// Report is what a demo came to.
+type Report struct {
+	Verdict
+
+	Broker    string         `json:"broker"`
+	Seed      uint64         `json:"seed"`
+	Processes int            `json:"processesPerRole"`
+	Killed    map[string]int `json:"killed"`
+	// Crashed are processes that ended by themselves, which none should.
+	Crashed []string `json:"endedByThemselves,omitempty"`
+	// Unsettled is what was still awaited when patience ended.
+	Unsettled []string `json:"unsettled,omitempty"`
+	// PublishSeconds and SettleSeconds are the time for publishing, and from the
+	// last command until all was settled; Seconds is the whole run.
+	PublishSeconds float64 `json:"publishSeconds"`
+	SettleSeconds  float64 `json:"settleSeconds"`
+	Seconds        float64 `json:"seconds"`
+	QueryBudget    string  `json:"queryBudget"`
+	// Kept is the folder of data and logs, where they were kept.
+	Kept string `json:"kept,omitempty"`
+}
+
+// Passed reports whether the run is a proof: every guarantee held, and no process
+// ended by itself.
+func (r Report) Passed() bool { return r.Holds() && len(r.Crashed) == 0 }
+
+const (
+	// queryShare and queryFloor are the retry budget in the demo.
+	queryShare = 0.2
+	queryFloor = 25.0
+	// latency of the channel.
+	latency = 15 * time.Millisecond
+)
+
+// workerEnv are the settings of the workers: those of production, with leases and
+// timeouts that fit into two minutes.
+func workerEnv() []string {
+	return []string{
+		"SETTLEONCE_CALLERS=shop=shop,billing=billing",
+		"SETTLEONCE_LEASE=6s", "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=2s", "SETTLEONCE_CHANNEL_QUERY_TIMEOUT=2s", "SETTLEONCE_RELAY_LEASE=3s",
+		"SETTLEONCE_DRAIN_TIMEOUT=4s", "SETTLEONCE_POSTGRES_POOL_SIZE=14", "SETTLEONCE_QUERY_FLOOR=" + strconv.Itoa(int(queryFloor)),
+		"SETTLEONCE_QUERY_SHARE=" + strconv.FormatFloat(queryShare, 'f', -1, 64),
+	}
+}
+
+// Run starts everything, plays the script, and judges. An error says that the
+// demo could not be run to its end; a broken guarantee is in the report.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	begun := time.Now()
+	cfg.Fleet.SimBehaviour = fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"}`, latency)
+	cfg.Fleet.Say = cfg.Say
+	f, err := fleet.Start(ctx, cfg.Fleet)
+	defer func() {
+		if cfg.Keep || err != nil || !report.Passed() {
+			report.Kept = f.Keep()
+		}
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if stopErr := f.Stop(stopping); err == nil && len(report.Crashed) == 0 {
+			err = stopErr
+		}
+		report.Seconds = time.Since(begun).Seconds()
+	}()
+	if err != nil {
+		return Report{}, err
+	}
+	return runOn(ctx, f, cfg)
+}
+
+// runOn is the demo on a fleet that has no workers yet.
+func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
+	team := newCrew(cfg.Seed, cfg.Say)
+	team.add(RoleSim, f.Sim())
+	cfg.Say(fmt.Sprintf("starting %d worker processes", cfg.Each*len(workerRoles)))
+	for _, role := range workerRoles {
+		for n := range cfg.Each {
+			child, err := f.StartWorker(ctx, role, n+1, workerEnv()...)
+			if err != nil {
+				return Report{}, err
+			}
+			team.add(role, child)
+		}
+	}
+	publisher, err := f.Client().NewPublisher(kafka.PublisherConfig{})
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
+	topics := payment.NewTopics(cfg.Fleet.Prefix)
+	s := write(cfg.Commands, cfg.Seed, time.Now())
+	r := &run{
+		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands),
+		tail: newTail(f.Client(), topics), begun: time.Now(),
+	}
+	return r.report(ctx)
+}
+
+// run is one demo under way.
+type run struct {
+	cfg    Config
+	fleet  *fleet.Fleet
+	crew   *crew
+	script *script
+	player *player
+	tail   *tail
+	begun  time.Time
+
+	published time.Duration
+	settled   time.Duration
+	unsettled []string
+}
+
+func (r *run) report(ctx context.Context) (Report, error) {
+	if err := r.perform(ctx); err != nil {
+		return Report{}, err
+	}
+	evidence, err := r.collect(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	report := Report{
+		Broker: cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each,
+		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: (r.settled - r.published).Seconds(),
+		QueryBudget: fmt.Sprintf("%g %% of submissions + %g/s", queryShare*100, queryFloor),
+	}
+	report.Killed, report.Crashed = r.crew.losses()
+	within := time.Since(r.begun)
+	if report.Killed[RoleSim] > 0 {
+		within = 0 // the channel counts queries since its start
+	}
+	report.Verdict = newJudge(&evidence, r.script.expectations(), within).verdict()
+	return report, nil
+}
+
+// perform publishes, kills and waits.
+func (r *run) perform(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, groupCtx := errgroup.WithContext(ctx)
+	acting, done := context.WithCancel(groupCtx)
+	group.Go(func() error { return ended(acting, r.player.play(acting)) })
+	group.Go(func() error { return ended(acting, r.crew.execute(acting, planKills(&r.cfg, r.script.length))) })
+	group.Go(func() error { return ended(acting, r.crew.supervise(acting)) })
+	group.Go(func() error {
+		defer done()
+		return r.watch(groupCtx)
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// ended forgives an error that only says that the run is over.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// collect reads the rest of the topics, and the ledger.
+func (r *run) collect(ctx context.Context) (Evidence, error) {
+	if err := r.tail.all(ctx); err != nil {
+		return Evidence{}, err
+	}
+	evidence := r.tail.snapshot()
+	var err error
+	evidence.Ledger, err = readLedger(ctx, r.fleet.SimURL())
+	return evidence, err
+}

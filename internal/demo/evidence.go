@@ -1,0 +1,111 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Evidence is everything the verdict rests on: what is in the topics, in the
+// order of each partition, and the channel's own ledger. No worker and no table
+// of ours is asked.
+type Evidence struct {
+	Commands, Replies, Events, DeadLetters, Requeries []kafka.Record
+	Ledger                                            []sim.Charge
+}
+
+// tail reads topics from where it stopped.
+type tail struct {
+	client   *kafka.Client
+	topics   payment.Topics
+	next     map[string]map[int]int64
+	evidence Evidence
+}
+
+func newTail(client *kafka.Client, topics payment.Topics) *tail {
+	return &tail{client: client, topics: topics, next: map[string]map[int]int64{}}
+}
+
+// read appends what is new in a topic, and returns it.
+func (t *tail) read(ctx context.Context, topic string, into *[]kafka.Record) ([]kafka.Record, error) {
+	before := len(*into)
+	next, err := t.client.ReadFrom(ctx, topic, t.next[topic], func(r kafka.Record) error {
+		*into = append(*into, r)
+		return nil
+	})
+	t.next[topic] = next
+	return (*into)[before:], err
+}
+
+// all brings everything up to date.
+func (t *tail) all(ctx context.Context) error {
+	e := &t.evidence
+	for _, part := range []struct {
+		topic string
+		into  *[]kafka.Record
+	}{
+		{t.topics.Commands, &e.Commands}, {t.topics.Replies, &e.Replies}, {t.topics.Events, &e.Events},
+		{t.topics.DeadLetter, &e.DeadLetters}, {t.topics.Requery[0], &e.Requeries}, {t.topics.Requery[1], &e.Requeries},
+		{t.topics.Requery[2], &e.Requeries},
+	} {
+		if _, err := t.read(ctx, part.topic, part.into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot is the evidence so far, which later reads do not change.
+func (t *tail) snapshot() Evidence {
+	e := t.evidence
+	for _, records := range []*[]kafka.Record{&e.Commands, &e.Replies, &e.Events, &e.DeadLetters, &e.Requeries} {
+		*records = slices.Clip(*records)
+	}
+	return e
+}
+
+// readLedger asks the channel for every charge it knows.
+func readLedger(ctx context.Context, url string) ([]sim.Charge, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ledger", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask the channel for its ledger: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the channel for its ledger: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask the channel for its ledger: it answers %s", response.Status)
+	}
+	var charges []sim.Charge
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var charge sim.Charge
+		if err := json.Unmarshal(lines.Bytes(), &charge); err != nil {
+			return nil, fmt.Errorf("read a line of the ledger: %w", err)
+		}
+		charges = append(charges, charge)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", err)
+	}
+	return charges, nil
+}
+
+func header(r *kafka.Record, name string) string {
+	for i := range r.Headers {
+		if r.Headers[i].Key == name {
+			return string(r.Headers[i].Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,212 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/fleet"
+)
+
+// The roles of a demo's processes.
+const (
+	RoleConsumer   = "consumer"
+	RoleOutbox     = "outbox"
+	RoleReconciler = "reconciler"
+	RoleSim        = "sim"
+)
+
+// workerRoles have several processes each.
+var workerRoles = []string{RoleConsumer, RoleOutbox, RoleReconciler}
+
+// Kill is the SIGKILL of one process, some time after the first command; it is
+// started again shortly after.
+type Kill struct {
+	Role string
+	At   time.Duration
+}
+
+// ParseKill reads ROLE@SECONDS, as in outbox@7.5.
+func ParseKill(text string) (Kill, error) {
+	role, at, ok := strings.Cut(text, "@")
+	seconds, err := strconv.ParseFloat(at, 64)
+	if !ok || err != nil || seconds < 0 || (role != RoleSim && !slices.Contains(workerRoles, role)) {
+		return Kill{}, fmt.Errorf("--kill %q is not one: write ROLE@SECONDS, like outbox@7.5, with consumer, outbox, reconciler or sim", text)
+	}
+	return Kill{Role: role, At: time.Duration(seconds * float64(time.Second))}, nil
+}
+
+// planKills chooses moments: one kill per role in the middle, or so many at any
+// moment of a run of the length.
+func planKills(cfg *Config, length time.Duration) []Kill {
+	kills := slices.Clone(cfg.Kill)
+	random := rand.New(rand.NewPCG(cfg.Seed, 2))
+	switch {
+	case cfg.Kills > 0:
+		roles := workerRoles
+		if cfg.KillSim {
+			roles = append(slices.Clone(roles), RoleSim)
+		}
+		for i := range cfg.Kills {
+			kills = append(kills, Kill{Role: roles[i%len(roles)], At: time.Duration(random.Int64N(int64(length * 13 / 10)))})
+		}
+	case len(kills) == 0 && cfg.Kills == 0:
+		for i, role := range workerRoles {
+			part := length / 6
+			kills = append(kills, Kill{Role: role, At: part*time.Duration(i+2) + time.Duration(random.Int64N(int64(part/2)))})
+		}
+		if cfg.KillSim {
+			kills = append(kills, Kill{Role: RoleSim, At: length/4 + time.Duration(random.Int64N(int64(length/2)))})
+		}
+	}
+	slices.SortStableFunc(kills, func(a, b Kill) int { return int((a.At - b.At) / time.Millisecond) })
+	return kills
+}
+
+// member is a process with a lock: it is killed or started by one at a time.
+type member struct {
+	*fleet.Child
+
+	role string
+	mu   sync.Mutex
+}
+
+// crew are the processes that can be killed.
+type crew struct {
+	members []*member
+	say     func(string)
+	random  *rand.Rand
+
+	mu      sync.Mutex
+	killed  map[string]int
+	crashed []string
+	done    bool
+}
+
+func newCrew(seed uint64, say func(string)) *crew {
+	return &crew{say: say, random: rand.New(rand.NewPCG(seed, 3)), killed: map[string]int{}}
+}
+
+func (c *crew) add(role string, child *fleet.Child) {
+	c.members = append(c.members, &member{Child: child, role: role})
+}
+
+// choose picks a process of the role and how long it stays away.
+func (c *crew) choose(role string) (*member, time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var of []*member
+	for _, m := range c.members {
+		if m.role == role {
+			of = append(of, m)
+		}
+	}
+	return of[c.random.IntN(len(of))], 200*time.Millisecond + time.Duration(c.random.Int64N(int64(1300*time.Millisecond)))
+}
+
+// execute kills as planned, and ends when the last one runs again.
+func (c *crew) execute(ctx context.Context, kills []Kill) error {
+	begun := time.Now()
+	var wait sync.WaitGroup
+	errs := make([]error, len(kills))
+	for i, k := range kills {
+		if err := pause(ctx, time.Until(begun.Add(k.At))); err != nil {
+			break
+		}
+		m, away := c.choose(k.Role)
+		wait.Go(func() { errs[i] = c.kill(ctx, m, away) })
+	}
+	wait.Wait()
+	c.mu.Lock()
+	c.done = true
+	c.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+func (c *crew) kill(ctx context.Context, m *member, away time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.killed[m.role]++
+	c.mu.Unlock()
+	c.say("killed " + m.Name + " (SIGKILL)")
+	if err := pause(ctx, away); err != nil {
+		return nil //nolint:nilerr // the run is over
+	}
+	if err := m.Restart(ctx); err != nil {
+		return err
+	}
+	c.say("started " + m.Name + " again")
+	return nil
+}
+
+// supervise starts processes again that end by themselves, which none should.
+func (c *crew) supervise(ctx context.Context) error {
+	for {
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return nil //nolint:nilerr // the run is over
+		}
+		for _, m := range c.members {
+			if err := c.revive(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *crew) revive(ctx context.Context, m *member) error {
+	if !m.mu.TryLock() {
+		return nil // it is being killed or started
+	}
+	defer m.mu.Unlock()
+	if m.Alive() || ctx.Err() != nil {
+		return nil
+	}
+	c.mu.Lock()
+	c.crashed = append(c.crashed, m.Name)
+	c.mu.Unlock()
+	c.say(m.Name + " ended by itself; starting it again")
+	return m.Restart(ctx)
+}
+
+// rested reports whether no kill is to come, and every killed process runs again.
+func (c *crew) rested() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.done
+}
+
+// losses are what was killed, by role, and what ended by itself.
+func (c *crew) losses() (killed map[string]int, crashed []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	killed = map[string]int{}
+	for role, n := range c.killed {
+		killed[role] = n
+	}
+	return killed, slices.Clone(c.crashed)
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

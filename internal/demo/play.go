@@ -1,0 +1,131 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// player publishes a script: what is due together goes out in one batch.
+type player struct {
+	script    *script
+	publisher *kafka.Publisher
+	topic     string
+	begun     time.Time
+
+	mu       sync.Mutex
+	due      []delivery // by time
+	waiting  map[uuid.UUID][]trigger
+	pending  int // triggers that have not fired
+	sent     int
+	finished bool
+}
+
+func newPlayer(s *script, publisher *kafka.Publisher, topic string) *player {
+	p := &player{script: s, publisher: publisher, topic: topic, waiting: map[uuid.UUID][]trigger{}, due: slices.Clone(s.deliveries)}
+	for _, t := range s.triggers {
+		p.waiting[t.payment] = append(p.waiting[t.payment], t)
+		p.pending++
+	}
+	return p
+}
+
+// beat is how long deliveries wait for company.
+const beat = 20 * time.Millisecond
+
+// play publishes everything, and ends when nothing is left to wait for.
+func (p *player) play(ctx context.Context) error {
+	p.begun = time.Now()
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for {
+		batch, left := p.take(time.Since(p.begun))
+		if err := p.publish(ctx, batch); err != nil {
+			return err
+		}
+		if !left {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *player) take(now time.Duration) (batch []delivery, left bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for n < len(p.due) && p.due[n].at <= now {
+		n++
+	}
+	batch, p.due = p.due[:n:n], p.due[n:]
+	left = len(p.due) > 0 || p.pending > 0
+	p.finished = !left
+	return batch, left
+}
+
+// publish sends until the broker has acknowledged everything: an error is
+// "unknown", so the same records are sent again, which must not matter.
+func (p *player) publish(ctx context.Context, batch []delivery) error {
+	messages := make([]kafka.Message, len(batch))
+	for i := range batch {
+		messages[i] = batch[i].message(p.topic)
+	}
+	for attempt := 1; ; attempt++ {
+		err := p.publisher.Publish(ctx, messages...)
+		if err == nil {
+			break
+		}
+		if attempt == 5 || ctx.Err() != nil {
+			return fmt.Errorf("publish commands: %w", err)
+		}
+	}
+	p.mu.Lock()
+	p.sent += len(batch)
+	p.mu.Unlock()
+	return nil
+}
+
+// heard fires the triggers that wait for an event.
+func (p *player) heard(id uuid.UUID, kind payment.EventType) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.waiting[id][:0]
+	for _, t := range p.waiting[id] {
+		if t.event != kind {
+			kept = append(kept, t)
+			continue
+		}
+		p.pending--
+		now := time.Since(p.begun)
+		p.insert(delivery{at: now, command: &t.then.command})
+		for _, pause := range t.again {
+			p.insert(delivery{at: now + pause, command: &t.then.command})
+		}
+	}
+	p.waiting[id] = kept
+}
+
+func (p *player) insert(d delivery) {
+	i, _ := slices.BinarySearchFunc(p.due, d, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
+	p.due = slices.Insert(p.due, i, d)
+}
+
+// progress is how many records were acknowledged, how many are due later, and
+// how many payments an event is awaited for.
+func (p *player) progress() (sent, due, pending int, finished bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent, len(p.due), p.pending, p.finished
+}

@@ -1,0 +1,270 @@
+package demo
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
+)
+
+const (
+	// staleBy is past the window of 14 days, futureBy past the skew of 5 minutes.
+	staleBy  = 15 * 24 * time.Hour
+	futureBy = time.Hour
+	// stranger may not publish.
+	stranger = "mallory"
+)
+
+// callers may publish.
+var callers = []string{"shop", "billing"}
+
+// planned is one payment of the script.
+type planned struct {
+	command payment.Command
+	story   string
+	ends    ends
+}
+
+func (p *planned) id() uuid.UUID { return p.command.Identity().PaymentID() }
+
+// delivery is one record to publish, at a time counted from the start.
+type delivery struct {
+	at  time.Duration
+	key []byte
+	// command is encoded when it is sent; value is sent as it is if there is none.
+	command *payment.Command
+	value   []byte
+}
+
+func (d *delivery) message(topic string) kafka.Message {
+	if d.command == nil {
+		return kafka.Message{Topic: topic, Key: d.key, Value: d.value}
+	}
+	return kafka.Message{Topic: topic, Key: []byte(d.command.IdempotencyKey.String()), Value: d.command.AppendJSON(nil)}
+}
+
+// trigger publishes a payment once an event of another one was seen.
+type trigger struct {
+	payment uuid.UUID
+	event   payment.EventType
+	then    *planned
+	// again are the pauses after which it is delivered again.
+	again []time.Duration
+}
+
+// script is everything that will be published.
+type script struct {
+	payments   []*planned
+	deliveries []delivery // by time
+	triggers   []trigger
+	// records is how many records there will be.
+	records int
+	length  time.Duration
+}
+
+// write makes a script of about so many records. The same seed and start give
+// the same one.
+func write(records int, seed uint64, start time.Time) *script {
+	w := &writer{
+		script: &script{length: lengthOf(records)}, random: rand.New(rand.NewPCG(seed, 1)), seed: seed,
+		start: start.UTC().Truncate(time.Millisecond),
+	}
+	total := 0
+	for i := range stories {
+		w.tell(&stories[i])
+		total += stories[i].weight
+	}
+	for w.script.count() < records {
+		w.tell(w.choose(total))
+	}
+	slices.SortStableFunc(w.script.deliveries, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
+	w.script.records = w.script.count()
+	return w.script
+}
+
+// lengthOf spreads the commands over some seconds, so that there is a middle to
+// kill workers in.
+func lengthOf(records int) time.Duration {
+	return min(max(time.Duration(records)*time.Second/250, 6*time.Second), time.Minute)
+}
+
+func (s *script) count() int {
+	n := len(s.deliveries)
+	for i := range s.triggers {
+		n += 1 + len(s.triggers[i].again)
+	}
+	return n
+}
+
+// writer tells stories.
+type writer struct {
+	script *script
+	random *rand.Rand
+	seed   uint64
+	start  time.Time
+	story  string
+	orders int
+}
+
+func (w *writer) tell(s *story) {
+	w.story = s.name
+	s.tell(w)
+}
+
+func (w *writer) choose(total int) *story {
+	n := w.random.IntN(total)
+	for i := range stories {
+		if n -= stories[i].weight; n < 0 {
+			return &stories[i]
+		}
+	}
+	return &stories[0]
+}
+
+// payment makes a payment of an order of its own; fault says what the channel
+// does to it.
+func (w *writer) payment(e ends, fault string) *planned {
+	w.orders++
+	caller := callers[0]
+	if w.random.IntN(5) == 0 {
+		caller = callers[1]
+	}
+	c := payment.Command{
+		IdempotencyKey: w.key(), Caller: caller, Operation: payment.OperationCharge,
+		OrderID: fmt.Sprintf("order-%d-%d", w.seed%1e6, w.orders), Amount: 100 + w.random.Int64N(20_000), Currency: w.pick([]string{"EUR", "USD", "JPY", "KWD"}),
+		CustomerID: fmt.Sprintf("cust-%d", w.random.IntN(500)), PaymentMethod: "tok_visa", Channel: "sim", IssuedAt: w.start,
+	}
+	if fault != "" {
+		c.Metadata = map[string]string{"sim": fault}
+	}
+	return w.plan(c, e)
+}
+
+func (w *writer) plan(c payment.Command, e ends) *planned {
+	p := &planned{command: c, story: w.story, ends: e}
+	w.script.payments = append(w.script.payments, p)
+	return p
+}
+
+// otherAmount is the key of a payment with another amount: a conflict, not a
+// payment of its own.
+func (w *writer) otherAmount(p *planned) *planned {
+	c := p.command
+	c.Amount += 1 + w.random.Int64N(50)
+	return &planned{command: c, story: w.story}
+}
+
+// sameOrder is another key for the order of a payment.
+func (w *writer) sameOrder(p *planned, e ends) *planned {
+	c := p.command
+	c.IdempotencyKey, c.Metadata = w.key(), nil
+	return w.plan(c, e)
+}
+
+// otherCaller is the same key under another caller: another payment.
+func (w *writer) otherCaller(p *planned, e ends, caller string) *planned {
+	p.command.Caller = callers[0]
+	c := p.command
+	c.Caller = caller
+	return w.plan(c, e)
+}
+
+// following is a second payment of the order that names the first.
+func (w *writer) following(p *planned) *planned {
+	next := w.sameOrder(p, endsCharged)
+	first := p.id()
+	next.command.Follows = &first
+	return next
+}
+
+// first delivers a payment for the first time, and returns when.
+func (w *writer) first(p *planned) time.Duration {
+	at := time.Duration(w.random.Int64N(int64(w.script.length * 8 / 10)))
+	p.command.IssuedAt = p.command.IssuedAt.Add(at.Truncate(time.Millisecond))
+	w.at(at, p)
+	return at
+}
+
+// at delivers a payment, or a repeat of it.
+func (w *writer) at(at time.Duration, p *planned) {
+	w.script.deliveries = append(w.script.deliveries, delivery{at: at, command: &p.command})
+}
+
+// when delivers a payment once an event of another one was seen, and again after
+// the pauses.
+func (w *writer) when(p *planned, event payment.EventType, then *planned, again ...time.Duration) {
+	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: event, then: then, again: again})
+}
+
+// repeat delivers a payment again: in the same batch, right behind, or late.
+func (w *writer) repeat(p *planned, times int) {
+	first := w.firstOf(p)
+	for range times {
+		at := first
+		switch w.random.IntN(3) {
+		case 0:
+		case 1:
+			at += w.upTo(500)
+		default:
+			at += time.Duration(w.random.Int64N(int64(max(w.script.length-first, 1))))
+		}
+		w.at(at, p)
+	}
+}
+
+// firstOf is when the payment is delivered first.
+func (w *writer) firstOf(p *planned) time.Duration {
+	for i := range w.script.deliveries {
+		if w.script.deliveries[i].command == &p.command {
+			return w.script.deliveries[i].at
+		}
+	}
+	return 0
+}
+
+// garbage is what no consumer can read a command in.
+var garbage = []func(key string) (string, []byte){
+	func(key string) (string, []byte) { return key, []byte("not JSON at all") },
+	func(key string) (string, []byte) {
+		return key, []byte(`{"idempotencyKey":"` + key + `","caller":"shop"`)
+	},
+	func(key string) (string, []byte) { return key, []byte("{\"caller\":\"sh\xff\xfeop\"}") },
+	func(key string) (string, []byte) { return key, nil },
+	func(string) (string, []byte) { return "no-key", []byte(`{"caller":"shop","operation":"charge"}`) },
+	func(key string) (string, []byte) {
+		return key, []byte(`{"idempotencyKey":"00000000-0000-0000-0000-000000000000","caller":"shop","operation":"charge"}`)
+	},
+	func(key string) (string, []byte) {
+		return "another-key", []byte(`{"idempotencyKey":"` + key + `","caller":"shop","operation":"charge","orderId":"o-1","amount":1,` +
+			`"currency":"EUR","customerId":"c","paymentMethod":"tok","channel":"sim","issuedAt":"2026-11-30T10:00:00Z"}`)
+	},
+}
+
+func (w *writer) unreadable() {
+	key, value := garbage[w.random.IntN(len(garbage))](w.key().String())
+	at := time.Duration(w.random.Int64N(int64(w.script.length)))
+	w.script.deliveries = append(w.script.deliveries, delivery{at: at, key: []byte(key), value: value})
+}
+
+// upTo is a random time of at most so many milliseconds.
+func (w *writer) upTo(ms int64) time.Duration {
+	return time.Duration(w.random.Int64N(ms)+1) * time.Millisecond
+}
+
+func (w *writer) pick(list []string) string { return list[w.random.IntN(len(list))] }
+
+// key makes a UUID v4 from the seed.
+func (w *writer) key() uuid.UUID {
+	var key uuid.UUID
+	for i := range key {
+		key[i] = byte(w.random.Uint32())
+	}
+	key[6], key[8] = key[6]&0x0f|0x40, key[8]&0x3f|0x80
+	return key
+}

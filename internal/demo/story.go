@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"time"
+
+	"github.com/settleonce/settleonce/payment"
+)
+
+// story is a kind of thing that happens to payments in the demo.
+type story struct {
+	name string
+	// weight is the story's share of all payments, per thousand.
+	weight int
+	// tell adds the story's payments and deliveries to the script.
+	tell func(*writer)
+}
+
+// ends are the states in which a payment of a story may end. An end that is not
+// among them breaks the guarantee that the story is about.
+type ends struct {
+	guarantee string
+	states    []payment.State
+	codes     []payment.Code // of rejections
+}
+
+var (
+	endsCharged  = ends{guarantee: "G5", states: []payment.State{payment.Succeeded}}
+	endsDeclined = ends{guarantee: "G4", states: []payment.State{payment.Declined}}
+	endsInReview = ends{guarantee: "G3", states: []payment.State{payment.Review}}
+	endsSecond   = ends{
+		guarantee: "G15", states: []payment.State{payment.Rejected},
+		codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
+	}
+	// endsRace: of two keys for one order, published together, one wins.
+	endsRace = ends{
+		guarantee: "G15", states: []payment.State{payment.Succeeded, payment.Rejected},
+		codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
+	}
+)
+
+func rejectedAs(guarantee string, code payment.Code) ends {
+	return ends{guarantee: guarantee, states: []payment.State{payment.Rejected}, codes: []payment.Code{code}}
+}
+
+// lost are faults after which the provider has the money and we have no answer.
+var lost = []string{"lost_answer", "hangup", "error_after", "garbage", "truncated", "slow:3s", "no_echo"}
+
+// before are faults after which nothing was executed, and we cannot know.
+var before = []string{"error_before", "reset_before", "in_progress", "blackhole:4s", "redirect"}
+
+// stories are told in the order of the table, then again by weight.
+var stories = []story{
+	{"plain", 560, func(w *writer) { w.first(w.payment(endsCharged, "")) }},
+	{"repeated", 170, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		w.repeat(p, 1+w.random.IntN(3))
+	}},
+	{"repeated while in flight", 15, func(w *writer) {
+		p := w.payment(endsCharged, "slow:900ms")
+		at := w.first(p)
+		w.at(at+w.upTo(300), p)
+		w.at(at+w.upTo(800), p)
+	}},
+	{"conflict", 30, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.at(w.first(p)+w.upTo(3000), w.otherAmount(p))
+	}},
+	{"conflict while in flight", 15, func(w *writer) {
+		p := w.payment(endsCharged, "slow:900ms")
+		at := w.first(p)
+		w.at(at, w.otherAmount(p))
+		w.at(at+w.upTo(500), w.otherAmount(p))
+	}},
+	{"declined", 45, func(w *writer) {
+		p := w.payment(endsDeclined, "declined@*")
+		w.first(p)
+		w.repeat(p, w.random.IntN(2))
+	}},
+	{"refused", 10, func(w *writer) { w.first(w.payment(endsDeclined, "refused@*")) }},
+	{"declined, answer lost", 8, func(w *writer) {
+		p := w.payment(endsDeclined, "declined@*,lost_answer")
+		w.first(p)
+		w.repeat(p, 1)
+	}},
+	{"answer lost", 35, func(w *writer) {
+		p := w.payment(endsCharged, w.pick(lost))
+		w.first(p)
+		w.repeat(p, w.random.IntN(2))
+	}},
+	{"not executed", 15, func(w *writer) { w.first(w.payment(endsCharged, w.pick(before))) }},
+	{"throttled", 10, func(w *writer) { w.first(w.payment(endsCharged, "throttled")) }},
+	{"settled late", 4, func(w *writer) { w.first(w.payment(endsCharged, "late_settlement:2s")) }},
+	{"hard to find", 4, func(w *writer) { w.first(w.payment(endsCharged, "lost_answer,query_lost@1,query_garbage@2")) }},
+	{"second key while unresolved", 12, func(w *writer) {
+		p := w.payment(endsCharged, "lost_answer,query_error@1")
+		w.first(p)
+		// Delivered again when the order is paid, it stays refused.
+		w.when(p, payment.EventUnknown, w.sameOrder(p, endsSecond), w.upTo(1000), 12*time.Second)
+	}},
+	{"two keys at once", 15, func(w *writer) {
+		p := w.payment(endsRace, "")
+		w.at(w.first(p), w.sameOrder(p, endsRace))
+	}},
+	{"second key for a paid order", 15, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		w.when(p, payment.EventSucceeded, w.sameOrder(p, endsSecond))
+	}},
+	{"paid again on purpose", 8, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		w.when(p, payment.EventSucceeded, w.following(p))
+	}},
+	{"same key, other caller", 8, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.at(w.first(p), w.otherCaller(p, endsCharged, "billing"))
+	}},
+	{"unknown channel", 3, func(w *writer) {
+		p := w.payment(rejectedAs("G2", payment.CodeUnknownChannel), "")
+		p.command.Channel = "acquirer-9"
+		w.first(p)
+		w.repeat(p, 1)
+	}},
+	{"stale", 3, func(w *writer) {
+		p := w.payment(rejectedAs("G14", payment.CodeStaleCommand), "")
+		p.command.IssuedAt = p.command.IssuedAt.Add(-staleBy)
+		w.first(p)
+	}},
+	{"from the future", 2, func(w *writer) {
+		p := w.payment(rejectedAs("G14", payment.CodeInvalidCommand), "")
+		p.command.IssuedAt = p.command.IssuedAt.Add(futureBy)
+		w.first(p)
+	}},
+	{"invalid", 6, func(w *writer) {
+		p := w.payment(rejectedAs("G5", payment.CodeInvalidCommand), "")
+		p.command.Amount = -p.command.Amount
+		w.first(p)
+		w.repeat(p, 1)
+	}},
+	{"unreadable", 6, func(w *writer) { w.unreadable() }},
+	{"not in its own name", 3, func(w *writer) {
+		p := w.payment(ends{guarantee: "G12"}, "")
+		p.command.Caller = stranger
+		w.first(p)
+	}},
+	// The last ones are few, whatever the number of commands: each takes a person.
+	{"never answered", 0, func(w *writer) {
+		for range 3 {
+			p := w.payment(endsInReview, "lost_answer,query_error@*")
+			w.first(p)
+			w.repeat(p, 1)
+			w.when(p, payment.EventUnknown, w.sameOrder(p, endsSecond))
+		}
+	}},
+	{"another amount", 0, func(w *writer) { w.first(w.payment(endsInReview, "wrong_amount@*")) }},
+	{"authorised only", 0, func(w *writer) { w.first(w.payment(endsInReview, "authorized@*")) }},
+}

@@ -1,0 +1,180 @@
+package demo
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/payment"
+)
+
+// Violation is one breach of a guarantee, with an example.
+type Violation struct {
+	// Guarantee is its number in the design, as in "G1".
+	Guarantee string `json:"guarantee"`
+	// Text says what was found.
+	Text string `json:"text"`
+	// Key is the idempotencyKey it was found at.
+	Key string `json:"key,omitempty"`
+}
+
+// Held is the verdict on one guarantee.
+type Held struct {
+	Guarantee string `json:"guarantee"`
+	Name      string `json:"name"`
+	// Checked counts what the guarantee was checked at, and Of says what that is.
+	Checked    int    `json:"checked"`
+	Of         string `json:"of"`
+	Violations int    `json:"violations"`
+}
+
+// Verdict is what the evidence says.
+type Verdict struct {
+	Counts     Counts      `json:"counts"`
+	Guarantees []Held      `json:"guarantees"`
+	Violations []Violation `json:"violations"`
+}
+
+// Holds reports whether no guarantee was broken.
+func (v Verdict) Holds() bool { return len(v.Violations) == 0 }
+
+// guarantees are those that can be checked from outside, with their names.
+var guarantees = []Held{
+	{Guarantee: "G1", Name: "one charge", Of: "provider keys at the channel"},
+	{Guarantee: "G2", Name: "first outcome to every repeat", Of: "repeated deliveries"},
+	{Guarantee: "G3", Name: "no guess: outcomes have evidence", Of: "outcomes against the ledger"},
+	{Guarantee: "G4", Name: "declined is terminal", Of: "declined payments"},
+	{Guarantee: "G5", Name: "nothing lost", Of: "records and what was answered"},
+	{Guarantee: "G6", Name: "claim before the channel", Of: "charges and events against commands"},
+	{Guarantee: "G8", Name: "conflicts are refused", Of: "deliveries with other content"},
+	{Guarantee: "G9", Name: "terminal is sticky", Of: "outcomes"},
+	{Guarantee: "G10", Name: "order per key", Of: "events and replies"},
+	{Guarantee: "G12", Name: "callers apart", Of: "payments with a key or caller of others"},
+	{Guarantee: "G13", Name: "queries within the budget", Of: "queries"},
+	{Guarantee: "G14", Name: "stale commands are not charged", Of: "stale or future commands"},
+	{Guarantee: "G15", Name: "prior attempt first", Of: "orders with several keys"},
+}
+
+// expectation is what the script says about a payment.
+type expectation struct {
+	id    uuid.UUID
+	key   string
+	story string
+	ends  ends
+}
+
+func (s *script) expectations() []expectation {
+	var out []expectation
+	for _, p := range s.payments {
+		out = append(out, expectation{p.id(), p.command.IdempotencyKey.String(), p.story, p.ends})
+	}
+	return out
+}
+
+// judge looks at everything. It knows what was to be published, and nothing else
+// but the evidence.
+type judge struct {
+	archive  *archive
+	expected []expectation
+	// callers may publish; everybody else's commands are dead letters.
+	callers []string
+	// within is how long the run took, for the budget; 0 leaves it out.
+	within time.Duration
+
+	checked    map[string]int
+	violations []Violation
+}
+
+func newJudge(e *Evidence, expected []expectation, within time.Duration) *judge {
+	return &judge{archive: file(e), expected: expected, callers: callers, within: within, checked: map[string]int{}}
+}
+
+// Verdict runs every check.
+func (j *judge) verdict() Verdict {
+	for _, s := range j.archive.strays {
+		j.broken(s.guarantee, s.key, "%s", s.text)
+	}
+	for _, v := range j.archive.arrivals {
+		j.arrival(v)
+	}
+	for _, d := range j.archive.dossiers {
+		j.charge(d)
+		j.evidence(d)
+		j.sticky(d)
+		j.order(d)
+		j.outcomes(d)
+		j.ended(d)
+	}
+	j.obligations()
+	j.fulfilled()
+	j.budget()
+	return Verdict{Counts: j.count(), Guarantees: j.held(), Violations: j.violations}
+}
+
+func (j *judge) check(guarantee string) { j.checked[guarantee]++ }
+
+func (j *judge) broken(guarantee, key, format string, args ...any) {
+	j.violations = append(j.violations, Violation{Guarantee: guarantee, Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+func (j *judge) held() []Held {
+	var out []Held
+	for _, h := range guarantees {
+		h.Checked = j.checked[h.Guarantee]
+		for _, v := range j.violations {
+			if v.Guarantee == h.Guarantee {
+				h.Violations++
+			}
+		}
+		if h.Checked > 0 || h.Violations > 0 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (d *dossier) key() string { return d.identity.Key.String() }
+
+// foreign reports whether the payment's caller may not publish.
+func (j *judge) foreign(d *dossier) bool {
+	for _, c := range j.callers {
+		if d.identity.Caller == c {
+			return false
+		}
+	}
+	return true
+}
+
+// outstanding says what is still to come, and nil when everything has: it is
+// what a run waits for.
+func (j *judge) outstanding() []string {
+	var missing []string
+	for _, v := range j.archive.arrivals {
+		if !answered(v) && !j.waitsForOutcome(v) {
+			missing = append(missing, "an answer to "+placeOf(v.record).String())
+		}
+	}
+	for _, d := range j.archive.dossiers {
+		if s := d.state(); !j.foreign(d) && !s.Terminal() && s != payment.Review && (s != 0 || len(d.first().dead) == 0) {
+			missing = append(missing, fmt.Sprintf("an end of %s (%s now)", d.key(), stateName(s)))
+		}
+	}
+	return missing
+}
+
+func stateName(s payment.State) string {
+	if s == 0 {
+		return "nothing heard"
+	}
+	return s.String()
+}
+
+// answered reports whether a record led to a reply or a dead letter.
+func answered(v *arrival) bool { return len(v.replies) > 0 || len(v.dead) > 0 }
+
+// waitsForOutcome reports whether the record is the first delivery of a payment
+// in review: its reply comes with the outcome.
+func (j *judge) waitsForOutcome(v *arrival) bool {
+	return v.dossier != nil && v.number == 0 && v.dossier.state() == payment.Review
+}
