@@ -125,7 +125,7 @@ CREATE TABLE settleonce.outbox (
 
 -- The parked rows, by key: later rows of the key look here whether they have to wait. A prefix of the key, because a
 -- dead letter's may be longer than an index entry.
-CREATE INDEX outbox_parked ON settleonce.outbox (shard, substring(aggregateid FROM 1 FOR 64)) WHERE parked_reason IS NOT NULL;
+CREATE INDEX outbox_parked ON settleonce.outbox (substring(aggregateid FROM 1 FOR 64)) WHERE parked_reason IS NOT NULL;
 
 -- Relays that are alive, whether or not they lease a shard: they share the shards evenly.
 CREATE TABLE settleonce.outbox_relays (
