@@ -125,7 +125,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 func TestGracefulStop(t *testing.T) {
 	t.Parallel()
 	behaviour := sim.DefaultBehaviour()
-	behaviour.Latency, behaviour.LongestExecution = 300*time.Millisecond, time.Hour
+	behaviour.Latency, behaviour.LongestExecution = time.Second, time.Hour
 	b := setup(t, behaviour)
 	ordinary, held := request(""), request("late:30m")
 	answers := make(chan payment.Answer, 2)

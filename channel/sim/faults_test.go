@@ -219,9 +219,9 @@ func TestKeysThatAreNotRemembered(t *testing.T) {
 func TestLateExecution(t *testing.T) {
 	t.Parallel()
 	behaviour := sim.DefaultBehaviour()
-	behaviour.PinsFailures = false
+	behaviour.PinsFailures, behaviour.LongestExecution = false, time.Hour
 	b := setup(t, behaviour)
-	r := request("late@1:400ms,declined@2")
+	r := request("late@1:3s,declined@2")
 	require.Equal(t, payment.ClassUnknown, b.submit(r, patience).Class)
 	require.Equal(t, payment.ClassDeclined.String(), b.submit(r, timeout).Class.String())
 	require.Eventually(t, func() bool { return b.charge(r).Settled == 1 }, timeout, time.Millisecond)
@@ -285,7 +285,7 @@ func TestLagShowsAnOlderState(t *testing.T) {
 func TestOneExecutionOfAKeyAtATime(t *testing.T) {
 	t.Parallel()
 	behaviour := sim.DefaultBehaviour()
-	behaviour.Latency = 100 * time.Millisecond
+	behaviour.Latency = 500 * time.Millisecond
 	b := setup(t, behaviour.WithDefaults())
 	r := request("")
 	var classes [8]payment.Class
@@ -303,7 +303,7 @@ func TestOneExecutionOfAKeyAtATime(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(b *sim.Behaviour){
-		"in flight": func(b *sim.Behaviour) { b.MaxInFlight, b.Latency = 1, 100*time.Millisecond },
+		"in flight": func(b *sim.Behaviour) { b.MaxInFlight, b.Latency = 1, 500*time.Millisecond },
 		"rate":      func(b *sim.Behaviour) { b.RateLimit = 0.001 },
 	}
 	for name, change := range tests {

@@ -30,7 +30,7 @@ type bench struct {
 // whose answer does not.
 const (
 	timeout  = 10 * time.Second
-	patience = 150 * time.Millisecond
+	patience = 500 * time.Millisecond
 )
 
 func setup(t testing.TB, behaviour sim.Behaviour) *bench {

@@ -239,7 +239,8 @@ func (c *Client) dial(ctx context.Context) (*conn, error) {
 	}
 	secure := tls.Client(tcp, c.tls)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("shake hands: %w", err), tcp.Close())
+		_ = tcp.Close() // the handshake has closed it mostly
+		return nil, fmt.Errorf("shake hands: %w", err)
 	}
 	return newConn(tcp, secure)
 }

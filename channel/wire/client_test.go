@@ -61,7 +61,7 @@ func TestTLS(t *testing.T) {
 	defer server.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	client, err := wire.NewClient(wire.Config{BaseURL: server.URL, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}})
+	client, err := wire.NewClient(wire.Config{BaseURL: server.URL, ConnectTimeout: timeout, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}})
 	require.NoError(t, err)
 	defer client.Close()
 	for range 2 {

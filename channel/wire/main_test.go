@@ -70,7 +70,7 @@ func serve(t testing.TB, script func(c *peerConn)) *peer {
 
 func newClient(t testing.TB, url string) *wire.Client {
 	t.Helper()
-	client, err := wire.NewClient(wire.Config{BaseURL: url})
+	client, err := wire.NewClient(wire.Config{BaseURL: url, ConnectTimeout: timeout})
 	require.NoError(t, err)
 	return client
 }
