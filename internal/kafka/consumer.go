@@ -175,8 +175,9 @@ func (c *Client) NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 // ends it stops fetching, waits up to DrainTimeout for the records in flight,
 // commits what is finished, leaves the group and returns nil. Fatal are
 // ErrStalled, ErrOffsetOutOfRange, ErrUnknownTopic and a group that the broker
-// refuses for good; lost brokers and rebalances are not. Run may be called
-// again after it returned, not before.
+// refuses for good; lost brokers and rebalances are not. A handler that ignores
+// its context may still be running when Run has returned; its Finish calls do
+// nothing then. Run may be called again after it returned, not before.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.begin(); err != nil {
 		return err

@@ -123,6 +123,12 @@ func TestFencedRefusals(t *testing.T) {
 	}
 	got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "yes")}}})
 	require.NoError(t, got[0].Err())
+	for _, want := range []error{kafka.ErrRenew, kafka.ErrFenced} { // a gap behind an acknowledged number, and at the first of an epoch
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.OutOfOrderSequenceNumber})
+		got = client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{one("k", "no")}}})
+		require.ErrorIs(t, got[0].Err(), want)
+		require.NoError(t, p.Renew(t.Context()))
+	}
 	require.Equal(t, map[int][]string{0: {"yes"}}, readValues(t, client))
 }
 

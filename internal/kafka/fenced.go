@@ -56,8 +56,9 @@ func (r FencedResult) Err() error {
 // not hold the others up for long). What is then open is ErrUnresolved, and the
 // producer sends those very bytes again before anything else to the partition.
 //
-// Results are in the order of batches. Two batches of one producer are published
-// one after the other.
+// Results are in the order of batches; a producer's batches are published in that
+// order too. Messages must not be changed before their producer has published
+// them, was renewed or is dropped: an unresolved batch is compared with them.
 func (c *Client) PublishFenced(ctx context.Context, batches []FencedBatch) []FencedResult {
 	return c.publishFenced(ctx, batches, requestTimeout, fencedPatience)
 }

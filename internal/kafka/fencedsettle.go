@@ -83,7 +83,7 @@ func (f *fencedCall) settle(k *chunk, err error) {
 	case isRenew(err):
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrRenew, err))
 	case errors.Is(err, kafkago.UnknownTopicOrPartition) && k.unknown < 5:
-		k.unknown++
+		k.unknown++ // the topic may just have been made, or its leader moved
 		f.again(k, err)
 	case !Permanent(classify(err)):
 		f.again(k, err)

@@ -9,7 +9,8 @@ type Header struct {
 }
 
 // Message is a record to publish. The partition follows from the key, see
-// Partition; a nil Value is a null record value.
+// Partition; without a key it follows from the value, so that a repetition goes
+// to the same one. A nil Value is a null record value.
 type Message struct {
 	Topic      string
 	Key, Value []byte
@@ -40,7 +41,7 @@ func (r *Record) size() int {
 
 // Partition places a key as the Java client's default partitioner does
 // (murmur2). It returns 0 for less than two partitions; a nil key is placed
-// like an empty one, publishers spread such messages themselves.
+// like an empty one.
 func Partition(key []byte, partitions int) int {
 	if partitions < 2 {
 		return 0
