@@ -65,7 +65,8 @@ type Capabilities struct {
 	// known to be dead.
 	LongestExecution time.Duration
 
-	// MaxInFlight bounds the submits under way at once over all instances.
+	// MaxInFlight bounds the submits under way at once in each consumer and reconciler
+	// process: divide what the provider allows by their number.
 	// Defaults to 256.
 	MaxInFlight int
 	// RateLimit bounds submits per second over all instances. Zero means no limit.

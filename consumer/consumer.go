@@ -61,6 +61,9 @@ type Config struct {
 	// BusyWait is how long a command waits for a free slot of its channel before
 	// it is parked. Defaults to 1 s.
 	BusyWait time.Duration
+	// Announce publishes accepted events and replies. Defaults to off: Kafka's
+	// acknowledgement already says durable, and every message costs.
+	Announce bool
 	// Stall ends the process when a partition makes no progress that long.
 	// Defaults to 2 minutes.
 	Stall   time.Duration

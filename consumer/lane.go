@@ -80,7 +80,7 @@ func (l *lane) claim(ctx context.Context) {
 	crashpoint.Here(crashpoint.ClaimStart)
 	outcomes, ok := l.claimUntilDone(ctx, store.Batch{
 		Arrivals: admission.arrivals, Lease: rand.Int64(), LeaseFor: l.c.rules().Lease,
-		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(),
+		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(), Announce: l.c.cfg.Announce,
 		Group: l.c.cfg.Group, Next: next(batch),
 	}, &permits)
 	if !ok {

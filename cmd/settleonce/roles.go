@@ -157,7 +157,7 @@ func (r *roleSet) consumer() (func(context.Context) error, error) {
 	c, err := consumer.New(consumer.Config{
 		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.cfg.Callers.CommandTopics(r.cfg.Topics.Prefix),
 		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: callerRules{&r.cfg.Callers, r.cfg.Topics.Prefix},
-		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout,
+		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout, Announce: r.cfg.Consumer.Announce,
 		Metrics: r.metrics, Logger: r.log,
 	})
 	if err != nil {

@@ -93,6 +93,10 @@ func (w *worker) close() {
 func (w *worker) openChannels() (*channel.Registry, error) {
 	entries := make(map[string]channel.Entry, len(w.cfg.Channels))
 	for name, c := range w.cfg.Channels {
+		if c.Type == config.ChannelInstant {
+			entries[name] = channel.Entry{Adapter: sim.NewInstant(), Capabilities: c.Capabilities}
+			continue
+		}
 		adapter, err := sim.NewAdapter(sim.AdapterConfig{
 			BaseURL: c.URL, Capabilities: c.Capabilities, MaxIdle: c.Capabilities.MaxInFlight,
 		})

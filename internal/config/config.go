@@ -74,6 +74,15 @@ type Callers struct {
 	RepayNamed []string
 }
 
+// The types of channels.
+const (
+	// ChannelSim is the channel simulator, over HTTP.
+	ChannelSim = "sim"
+	// ChannelInstant settles everything inside the worker's own process, and
+	// forgets it with the process: for benchmarks only.
+	ChannelInstant = "instant"
+)
+
 // Consumer tunes the role that claims commands and calls channels.
 type Consumer struct {
 	Window, Skew, Lease  time.Duration
@@ -81,6 +90,7 @@ type Consumer struct {
 	Claimers, Finalizers int
 	DrainTimeout         time.Duration
 	StallTimeout         time.Duration
+	Announce             bool
 }
 
 // Relay tunes the role that publishes the outbox.
@@ -104,7 +114,7 @@ type Reconciler struct {
 type Channel struct {
 	// Name is what commands call it.
 	Name string
-	// Type is the adapter; "sim" is the only one of this version.
+	// Type is the adapter; "sim", or "instant", which only the benchmark has a use for.
 	Type string
 	// URL is where the provider answers.
 	URL string

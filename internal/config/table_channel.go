@@ -10,7 +10,7 @@ var channelSettings = []Setting{
 	},
 	{
 		Name: "channel-type", Group: GroupChannel, Default: "sim",
-		Doc:    "The adapter. sim, the channel simulator, is the only one of this version.",
+		Doc:    "The adapter: sim, the channel simulator. (instant settles everything inside the worker, for benchmarks.)",
 		target: func(c *Config) any { return &c.Channel.Type },
 	},
 	{
@@ -74,7 +74,7 @@ var channelSettings = []Setting{
 	},
 	{
 		Name: "channel-max-in-flight", Group: GroupChannel, Default: "256",
-		Doc:    "Submits under way at once, over all instances.",
+		Doc:    "Submits under way at once in each consumer and reconciler process: divide what the provider allows by their number.",
 		target: func(c *Config) any { return &c.Channel.Capabilities.MaxInFlight },
 	},
 	{

@@ -39,6 +39,12 @@ var consumerSettings = []Setting{
 		target: func(c *Config) any { return &c.Consumer.FinalizeBatch },
 	},
 	{
+		Name: "announce-accepted", Group: GroupConsumer, Default: "false",
+		Doc: "Publish payment.accepted and an accepted reply when a command is claimed. Kafka's acknowledgement already says that " +
+			"it is durable; two more messages per payment cost throughput.",
+		target: func(c *Config) any { return &c.Consumer.Announce },
+	},
+	{
 		Name: "drain-timeout", Group: GroupConsumer, Default: "10s",
 		Doc: "How long calls under way may take to end at a shutdown or a rebalance. What is not done then is unknown and " +
 			"re-queried, never lost.",

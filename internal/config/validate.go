@@ -272,8 +272,8 @@ func (c *Config) channelFaults(ch Channel) []error {
 	if ch.Name == "" {
 		errs = append(errs, errors.New("the name is empty: give it one"))
 	}
-	if ch.Type != "sim" {
-		errs = append(errs, fmt.Errorf("type %q is not known: use sim", ch.Type))
+	if ch.Type != ChannelSim && ch.Type != ChannelInstant {
+		errs = append(errs, fmt.Errorf("type %q is not known: use %s", ch.Type, ChannelSim))
 	}
 	if u, err := url.Parse(ch.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		errs = append(errs, errors.New("url is not a web address: write it like http://localhost:8090"))

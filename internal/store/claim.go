@@ -107,6 +107,9 @@ type Batch struct {
 	// QueryFirst parks every fresh payment until its provider was asked about it:
 	// commits may have been lost, and with them the memory of a send.
 	QueryFirst bool
+	// Announce publishes accepted events and replies for fresh payments. Kafka's
+	// acknowledgement already says durable, and every message costs: off by default.
+	Announce bool
 	// Group and Next are stored with the claim: the offsets that follow the last
 	// arrival of each partition.
 	Group string
@@ -251,6 +254,7 @@ type claimRun struct {
 	rejections []rejection
 	deliveries []delivery
 	issued     map[uuid.UUID]time.Time
+	announced  []uuid.UUID
 	messages   []outbox.Message
 }
 

@@ -238,6 +238,9 @@ func (run *claimRun) queueWrites(b *pgx.Batch) {
 	for id, at := range run.issued {
 		b.Queue(`UPDATE settleonce.payments SET latest_issued_at = greatest(latest_issued_at, $2) WHERE id = $1`, pgUUID(id), at)
 	}
+	if len(run.announced) > 0 {
+		b.Queue(`UPDATE settleonce.payments SET version = 1 WHERE id = ANY($1::uuid[]) AND version = 0`, pgUUIDs(run.announced))
+	}
 	if len(run.messages) > 0 {
 		outbox.Queue(b, run.messages)
 	}

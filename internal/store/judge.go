@@ -57,11 +57,23 @@ func (run *claimRun) judgeFresh(i int) Outcome {
 		return run.rejectClaimed(i, p, code, detailOf(code), by)
 	}
 	p.Sends = run.sends[p.ID] // only a permit that is stored is one
+	if run.batch.Announce {
+		run.announce(i, &p)
+	}
 	run.known[p.ID] = p
 	if p.Sends == 0 {
 		return Outcome{Verdict: Parked, Payment: &p}
 	}
 	return Outcome{Verdict: Claimed, Payment: &p}
+}
+
+// announce publishes that the payment was claimed. It is an event, so it raises
+// the version.
+func (run *claimRun) announce(i int, p *Payment) {
+	p.Version = 1
+	run.announced = append(run.announced, p.ID)
+	run.messages = append(run.messages, eventMessage(run.topics, p, payment.EventAccepted, run.now),
+		replyMessage(run.topics, p, run.arrivals[i].Origin, payment.ReplyAccepted, "", false))
 }
 
 // rejectTime refuses a command for its age (G14). A stale one also goes to the
