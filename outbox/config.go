@@ -45,8 +45,8 @@ type RelayConfig struct {
 	// after 7 days (transactional.id.expiration.ms). Defaults to 12 hours.
 	RenewProducer time.Duration
 	// Sweep is how often all of the table is looked through for messages that
-	// were committed long after their place in the order was taken. While an
-	// old snapshot makes that expensive it happens less often. Defaults to 2 s.
+	// were parked and are repaired. While an old snapshot makes that expensive
+	// it happens less often. Defaults to 2 s.
 	Sweep time.Duration
 	// Logger is told what no caller can be told. The zero value discards.
 	Logger zerolog.Logger
@@ -59,7 +59,7 @@ const (
 	defaultRenewProducer = 12 * time.Hour
 	defaultSweep         = 2 * time.Second
 	maxBatch             = 5000
-	minLease             = 500 * time.Millisecond
+	minLease             = 3 * time.Second
 	maxRenewProducer     = 24 * time.Hour
 )
 

@@ -132,6 +132,7 @@ func (l *lane) exchange(ctx context.Context, work []*shard) ([]*pick, bool) {
 	if err != nil {
 		l.errors++
 		l.held = union(l.held, work)
+		r.board.resetMarks()
 		r.stats.databaseErrors.Add(1)
 		r.log.Warn().Err(err).Int("unmarked", len(l.open.rows)).Msg("outbox: cannot reach the database, messages wait")
 		return nil, false

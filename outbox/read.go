@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,7 @@ type pick struct {
 	seen            int // rows that the statement looked at, where it says so
 	lowest, highest int64
 	cut             bool // the cycle's memory was used up before the shard's rows
+	repaired        bool // a row that was parked is not any more
 }
 
 func newPick(s *shard) *pick {
@@ -65,9 +67,9 @@ func (l *lane) roundTrip(ctx context.Context, work []*shard) (picked []*pick, ma
 	if err := l.relay.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, 0, fmt.Errorf("mark %d rows and read %d shards: %w", len(l.open.rows), len(work), err)
 	}
-	now := time.Now()
-	for _, p := range picked {
-		p.adapt(now)
+	l.relay.board.adapt(picked)
+	if slices.ContainsFunc(picked, func(p *pick) bool { return p.repaired }) {
+		clear(l.missing)
 	}
 	return picked, marked, nil
 }
@@ -147,6 +149,7 @@ func (p *pick) take(w row, parked bool) (bytes int) {
 			return 0
 		}
 		p.keys[key] = struct{}{}
+		p.repaired = p.repaired || p.shard.blocked[key] == w.seq
 	}
 	p.rows = append(p.rows, w)
 	return len(w.payload) + len(w.key) + len(w.headers)
@@ -156,13 +159,13 @@ func (p *pick) take(w row, parked bool) (bytes int) {
 func (w *row) order() string { return w.topic + "\x00" + string(w.key) }
 
 // adapt makes the next read of the shard start, and reach, as this one suggests.
-func (p *pick) adapt(now time.Time) {
+func (p *pick) adapt() {
 	s, limit := p.shard, p.shard.rowsLimit
 	if p.cut {
 		s.rowsLimit = max(limit/2, 1)
 		return
 	}
-	s.mark.observe(p.lowest, p.highest, now)
+	s.mark.observe(p.lowest, p.highest)
 	full, window := p.read >= limit, max(s.wide, limit)
 	looked := max(p.read, p.seen)
 	p.behind = p.behind || full || looked > p.read

@@ -78,7 +78,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	helping, stopHelping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHelping()
 	var helpers, publishers sync.WaitGroup
-	for _, help := range []func(context.Context){r.tendLoop, r.prepareLoop, r.sweepLoop, r.listenLoop} {
+	for _, help := range []func(context.Context){r.tendLoop, r.prepareLoop, r.raiseLoop, r.sweepLoop, r.listenLoop} {
 		helpers.Go(func() { help(helping) })
 	}
 	for _, l := range r.lanes {

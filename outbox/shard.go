@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -42,61 +41,28 @@ type swept struct {
 	parked []int64
 }
 
-// lowWater is where a shard's reads start, so that they do not wade through the
-// index entries of rows that were published before, which stay while anybody
-// holds an old snapshot. It is never the truth: it trails what was seen by some
-// time, so that a transaction that took its place in the order early and
-// commits late is usually met, and a sweep finds what is not (PITFALLS B1).
-type lowWater struct {
-	from     int64     // reads start here
-	previous int64     // seen before, to start at next
-	seen     int64     // lowest row of the latest read
-	last     int64     // highest row ever read
-	moved    time.Time // when from moved
-}
-
-// trail is how long a transaction may take between its place in the order and
-// its commit to be met by ordinary reads.
-const trail = 400 * time.Millisecond
-
-// observe takes the rows of one read in: the lowest that is not parked, -1 for
-// none, and the highest of all.
-func (w *lowWater) observe(lowest, highest int64, now time.Time) {
-	w.last = max(w.last, highest)
-	w.seen = w.last + 1
-	if lowest >= 0 {
-		w.seen = lowest
-	}
-	if now.Sub(w.moved) >= trail {
-		w.from, w.previous, w.moved = w.previous, w.seen, now
-	}
-}
-
-// lower makes the next read start at seq or before.
-func (w *lowWater) lower(seq int64) {
-	w.from, w.previous, w.seen = min(w.from, seq), min(w.previous, seq), min(w.seen, seq)
-}
-
 // takeSwept lowers the mark to what a sweep found below it. A key whose parked
 // row was repaired is let go in the same step: before the mark is low enough to
-// see that row, its later ones must not pass it (G10).
-func (s *shard) takeSwept(found *swept) {
+// see that row, its later ones must not pass it (G10). It reports whether there
+// was such a key.
+func (s *shard) takeSwept() (repaired bool) {
+	found := s.swept
 	if found == nil {
-		return
+		return false
 	}
+	s.swept = nil
 	if found.first >= 0 {
 		s.mark.lower(found.first)
-	}
-	if len(s.blocked) == 0 {
-		return
 	}
 	slices.Sort(found.parked)
 	for key, seq := range s.blocked {
 		if _, parked := slices.BinarySearch(found.parked, seq); !parked {
 			delete(s.blocked, key)
 			s.mark.lower(seq)
+			repaired = true
 		}
 	}
+	return repaired
 }
 
 // block remembers that a key waits behind its parked row.
@@ -130,7 +96,7 @@ func (b *board) add(id int16, epoch int64, stored *int64, deadline time.Time) {
 	b.shards[id] = &shard{
 		id: id, epoch: epoch, deadline: deadline, storedProducer: stored,
 		blocked: make(map[string]int64), baseLimit: b.cfg.BatchSize, rowsLimit: b.cfg.BatchSize,
-		mark: lowWater{from: math.MinInt64, previous: math.MinInt64},
+		mark: newLowWater(),
 	}
 }
 
@@ -145,12 +111,23 @@ func (b *board) take(l *lane, now time.Time) []*shard {
 			continue
 		}
 		s.lane = l
-		s.takeSwept(s.swept)
-		s.swept = nil
+		if s.takeSwept() {
+			clear(l.missing)
+		}
+		s.mark.arm()
 		taken = append(taken, s)
 	}
 	slices.SortFunc(taken, func(x, y *shard) int { return int(x.id - y.id) })
 	return taken
+}
+
+// adapt makes the next reads start, and reach, as these suggest.
+func (b *board) adapt(picked []*pick) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range picked {
+		p.adapt()
+	}
 }
 
 func (b *board) publishable(s *shard, now time.Time) bool {

@@ -6,7 +6,7 @@ package outbox
 // go through the primary key, at any size.
 const planSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-	set_config('enable_material', 'off', true), set_config('enable_sort', $1, true),
+	set_config('enable_material', 'off', true), set_config('enable_sort', $1, true), set_config('jit', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 // heldSQL is the check of the lease that every read and every write repeats, by
@@ -15,13 +15,16 @@ const heldSQL = `s.owner = $1 AND s.epoch = h.epoch AND s.lease_until > clock_ti
 
 // candidatesSQL are the rows of a shard from its low-water mark on. A row that
 // waits behind a parked one of its topic and key is left out; parked rows
-// themselves are shown, so that the mark never passes one unseen.
+// themselves are shown, so that the mark never passes one unseen. The sums with
+// zero keep the look for parked rows off the primary key, where it would go
+// through all earlier rows of the shard for each one: the index of the few
+// parked rows is the only one left.
 const candidatesSQL = `FROM settleonce.outbox o
 	WHERE o.shard = s.shard AND o.seq >= h.low AND (o.parked_reason IS NOT NULL OR NOT EXISTS (
 		SELECT FROM settleonce.outbox p
-		WHERE p.parked_reason IS NOT NULL AND p.shard = o.shard
+		WHERE p.parked_reason IS NOT NULL AND p.shard + 0 = o.shard
 			AND substring(p.aggregateid FROM 1 FOR 64) = substring(o.aggregateid FROM 1 FOR 64)
-			AND p.aggregateid = o.aggregateid AND p.aggregatetype = o.aggregatetype AND p.seq < o.seq))`
+			AND p.aggregateid = o.aggregateid AND p.aggregatetype = o.aggregatetype AND p.seq + 0 < o.seq))`
 
 const columnsSQL = `SELECT o.shard, o.seq, o.parked_reason IS NOT NULL, o.id, o.aggregatetype, o.aggregateid, o.type,
 	CASE WHEN o.parked_reason IS NULL THEN o.payload END, o.headers, o.created_at`
@@ -48,7 +51,7 @@ CROSS JOIN LATERAL (
 				` + candidatesSQL + ` ORDER BY o.seq LIMIT h.wide) c) c
 		ORDER BY c.aggregatetype, c.aggregateid, c.keyless, c.seq) f
 	ORDER BY f.seq LIMIT h.rows) w
-JOIN settleonce.outbox o ON o.shard = s.shard AND o.seq = w.seq`
+CROSS JOIN LATERAL (SELECT o.* FROM settleonce.outbox o WHERE o.shard = s.shard AND o.seq = w.seq OFFSET 0) o`
 
 // stillHeldSQL lists the shards of $2, $3 whose lease still holds.
 const stillHeldSQL = `ARRAY(SELECT s.shard FROM unnest($2::smallint[], $3::bigint[]) AS h(shard, epoch)
@@ -64,12 +67,20 @@ FROM unnest($4::smallint[], $5::bigint[], $6::text[]) AS m(shard, seq, reason)
 WHERE o.shard = m.shard AND o.seq = m.seq AND o.parked_reason IS NULL AND m.shard = ANY(` + stillHeldSQL + `)`
 
 // sweepSQL finds the first row of each shard that may be published, wherever it
-// lies, and which rows are parked.
-const sweepSQL = `SELECT s.shard, coalesce(f.seq, -1),
-	ARRAY(SELECT p.seq FROM settleonce.outbox p WHERE p.shard = s.shard AND p.parked_reason IS NOT NULL)
+// lies.
+const sweepSQL = `SELECT s.shard, f.seq
 FROM unnest($1::smallint[], $2::bigint[]) AS h(shard, low)
 CROSS JOIN LATERAL (SELECT h.shard AS shard) s
-LEFT JOIN LATERAL (SELECT o.seq ` + candidatesSQL + ` AND o.parked_reason IS NULL ORDER BY o.seq LIMIT 1) f ON true`
+CROSS JOIN LATERAL (SELECT o.seq ` + candidatesSQL + ` AND o.parked_reason IS NULL ORDER BY o.seq LIMIT 1) f`
+
+const parkedSQL = `SELECT p.shard, p.seq FROM settleonce.outbox p WHERE p.parked_reason IS NOT NULL`
+
+// holdersSQL lists who inserts into the outbox now: the lock is taken before the
+// sequence is, and released after the commit can be seen. Prepared transactions
+// are among them.
+const holdersSQL = `SELECT DISTINCT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = 'settleonce.outbox'::regclass AND mode = 'RowExclusiveLock'
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // The leases. All times are the database's.
 const (

@@ -36,7 +36,7 @@ type Stats struct {
 
 type stats struct {
 	published, publishErrors, databaseErrors, parked, fenced atomic.Uint64
-	lateMarks, lostLeases, producerChanges, sweeps           atomic.Uint64
+	lateMarks, lostLeases, producerChanges, sweeps, raises   atomic.Uint64
 }
 
 // Stats returns the counters as they are now. It is cheap.

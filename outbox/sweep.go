@@ -15,8 +15,9 @@ import (
 const sweepShare = 20
 
 // sweepLoop looks through all of the table now and then, because the low-water
-// marks of ordinary reads may have passed a row that was committed late (B1), or
-// one that was parked and is repaired (B4).
+// marks of ordinary reads pass rows that are parked, and those that wait behind
+// them, and must come back once they are repaired (B4). It also finds what no
+// insert of ours leaves behind: rows with a sequence of their own.
 func (r *Relay) sweepLoop(ctx context.Context) {
 	next := r.cfg.Sweep
 	for pause(ctx, next, nil) {
@@ -37,11 +38,19 @@ func (r *Relay) sweep(ctx context.Context) error {
 		return nil
 	}
 	found := make(map[int16]*swept, len(owned.shards))
+	for _, id := range owned.shards {
+		found[id] = &swept{first: -1}
+	}
 	b := &pgx.Batch{}
 	b.Queue(planSQL, "off").Exec(func(commandTag) error { return nil })
-	b.Queue(sweepSQL, owned.shards, make([]int64, len(owned.shards))).Query(func(rows pgx.Rows) error {
-		return collectSwept(rows, found)
-	})
+	b.Queue(parkedSQL).Query(eachRow(func(id int16, seq int64) {
+		if s := found[id]; s != nil {
+			s.parked = append(s.parked, seq)
+		}
+	}))
+	b.Queue(sweepSQL, owned.shards, make([]int64, len(owned.shards))).Query(eachRow(func(id int16, seq int64) {
+		found[id].first = seq
+	}))
 	if err := r.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("sweep %d shards: %w", len(owned.shards), err)
 	}
@@ -52,16 +61,16 @@ func (r *Relay) sweep(ctx context.Context) error {
 	return nil
 }
 
-func collectSwept(rows pgx.Rows, found map[int16]*swept) error {
-	for rows.Next() {
+func eachRow(visit func(id int16, seq int64)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
 		var id int16
-		s := &swept{}
-		if err := rows.Scan(&id, &s.first, &s.parked); err != nil {
-			return fmt.Errorf("read swept shard: %w", err)
-		}
-		found[id] = s
+		var seq int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
+			visit(id, seq)
+			return nil
+		})
+		return err
 	}
-	return rows.Err()
 }
 
 // listenLoop turns the database's wake-ups into the relay's. They are hints: on
