@@ -27,7 +27,7 @@ import (
 
 // stacksAtOnce is more than there are processors: these tests wait for due times
 // far more than they compute.
-const stacksAtOnce = "12"
+const stacksAtOnce = "20"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -164,13 +164,13 @@ func plan() []kafka.TopicSpec {
 
 func (s *stack) startDatabase() {
 	s.dsn = pgtest.DSN(s.t, pgtest.Schema)
-	s.db = s.openPool(s.dsn, 4)
+	s.db = s.openPool(s.dsn, 3)
 	s.check = store.New(store.Config{Pool: s.db, Topics: s.topics})
 	roles := s.dsn
 	if s.set.proxied {
 		s.proxy, roles = startProxy(s.t, s.dsn)
 	}
-	s.pool = s.openPool(roles, 20)
+	s.pool = s.openPool(roles, 16)
 	s.store = store.New(store.Config{Pool: s.pool, Topics: s.topics, Logger: s.logs.logger()})
 }
 
