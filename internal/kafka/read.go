@@ -123,13 +123,17 @@ func (c *Client) ReadFrom(ctx context.Context, topic string, from map[int]int64,
 	return next, nil
 }
 
+// readPatience is how long a partition may be without a leader before a read of
+// it gives up.
+const readPatience = 30 * time.Second
+
 // readPartition returns the offset behind the last record that fn took.
 func (c *Client) readPartition(ctx context.Context, tp topicPartition, r offsetRange, fn func(Record) error) (int64, error) {
-	end, next, failures := r.latest, r.earliest, 0
+	end, next, progress := r.latest, r.earliest, time.Now()
 	for next < end {
 		got, err := c.fetchOne(ctx, tp, next)
 		if err != nil {
-			if failures++; failures == 5 || ctx.Err() != nil {
+			if time.Since(progress) > readPatience || ctx.Err() != nil {
 				return next, err
 			}
 			c.refresh()
@@ -138,7 +142,7 @@ func (c *Client) readPartition(ctx context.Context, tp topicPartition, r offsetR
 			}
 			continue
 		}
-		failures = 0
+		progress = time.Now()
 		end = min(end, max(got.stable, next)) // an open transaction ends the range
 		for _, rec := range got.records {
 			if rec.Offset >= end {
