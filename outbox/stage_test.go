@@ -44,10 +44,18 @@ type stage struct {
 
 var serial atomic.Int64
 
+// newDatabase is a stage without a cluster.
+func newDatabase(t testing.TB) *stage {
+	t.Helper()
+	return &stage{
+		t: t, name: fmt.Sprintf("t%d-%d-", time.Now().UnixNano(), serial.Add(1)), pool: pgtest.New(t, pgtest.Schema),
+		events: "payment.events", replies: "payment.replies",
+	}
+}
+
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s := &stage{t: t, name: fmt.Sprintf("t%d-%d-", time.Now().UnixNano(), serial.Add(1))}
-	s.pool = pgtest.New(t, pgtest.Schema)
+	s := newDatabase(t)
 	if list := os.Getenv(kafkaEnv); list != "" {
 		s.brokers = strings.Split(list, ",")
 	} else {

@@ -1,0 +1,168 @@
+package outbox
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// A plan is made for the outbox as it is at some moment, and kept. None of the
+// sizes it may have then may lead to one that reads the table from end to end,
+// or loops over a list inside (PITFALLS, "Plans made on empty tables").
+func TestHotStatementsKeepTheirPlan(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string][]string{
+		"fresh":              nil,
+		"analyzed empty":     {"ANALYZE settleonce.outbox", "ANALYZE settleonce.outbox_shards"},
+		"vacuumed empty":     {"DELETE FROM settleonce.outbox", "VACUUM (ANALYZE) settleonce.outbox"},
+		"large":              {fillSQL, "ANALYZE settleonce.outbox"},
+		"large, many parked": {fillSQL, "UPDATE settleonce.outbox SET parked_reason = 'x' WHERE seq % 3 = 0", "ANALYZE settleonce.outbox"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newDatabase(t)
+			for _, sql := range prepare {
+				_, err := s.pool.Exec(t.Context(), sql)
+				require.NoError(t, err)
+			}
+			for name, st := range hotStatements() {
+				plan := s.explain("EXPLAIN ", st.sort, st.sql, st.args...)
+				require.NotContains(t, plan, "Seq Scan", name)
+				require.NotContains(t, plan, "CTE Scan", name)
+				require.NotContains(t, plan, "Materialize", name)
+				require.NotContains(t, plan, "Hash", name)
+				for _, scan := range regexp.MustCompile(`Scan using (\w+) on outbox \w+`).FindAllStringSubmatch(plan, -1) {
+					require.Contains(t, []string{"outbox_pkey", "outbox_parked"}, scan[1], name)
+				}
+				require.NotRegexp(t, `Scan using outbox_pkey on outbox p\b`, plan, name)
+			}
+		})
+	}
+}
+
+const fillSQL = `INSERT INTO settleonce.outbox (shard, id, aggregatetype, aggregateid, type, payload)
+SELECT i % 16, gen_random_uuid(), 'payment.events', convert_to(i::text, 'UTF8'), 'payment.succeeded', '{}'
+FROM generate_series(1, 20000) i`
+
+type hotStatement struct {
+	sql, sort string
+	args      []any
+}
+
+// hotStatements are what a lane sends, with a batch of 500.
+func hotStatements() map[string]hotStatement {
+	var work []*shard
+	for id := range int16(Shards) {
+		work = append(work, &shard{id: id, epoch: 1, rowsLimit: 500})
+	}
+	read, readArgs, readSort := readStatement("me", work)
+	for _, s := range work {
+		s.wide = 2000
+	}
+	wide, wideArgs, wideSort := readStatement("me", work)
+	l := leasesOf(work)
+	shards, seqs, reasons := make([]int16, 500), make([]int64, 500), make([]string, 500)
+	for i := range seqs {
+		shards[i], seqs[i] = int16(i%Shards), int64(i) //nolint:gosec // small
+	}
+	return map[string]hotStatement{
+		"read":   {read, readSort, readArgs},
+		"wide":   {wide, wideSort, wideArgs},
+		"mark":   {markSQL, "off", []any{"me", l.shards, l.epochs, shards, seqs}},
+		"park":   {parkSQL, "off", []any{"me", l.shards, l.epochs, shards, seqs, reasons}},
+		"sweep":  {sweepSQL, "off", []any{l.shards, make([]int64, Shards)}},
+		"parked": {parkedSQL, "off", nil},
+	}
+}
+
+// explain shows the plan that a prepared statement keeps, under the settings of
+// the relay.
+func (s *stage) explain(how, sort, sql string, args ...any) string {
+	s.t.Helper()
+	var lines []string
+	tx, err := s.pool.Begin(s.t.Context())
+	require.NoError(s.t, err)
+	defer func() { _ = tx.Rollback(s.t.Context()) }()
+	_, err = tx.Exec(s.t.Context(), planSQL, sort)
+	require.NoError(s.t, err)
+	name := "hot_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	_, err = tx.Exec(s.t.Context(), "PREPARE "+name+" AS "+sql)
+	require.NoError(s.t, err)
+	rows, err := tx.Query(s.t.Context(), how+"EXECUTE "+name+literals(args), pgx.QueryExecModeSimpleProtocol)
+	require.NoError(s.t, err)
+	lines, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s.t, err)
+	return strings.Join(lines, "\n")
+}
+
+// literals writes arguments for EXECUTE, which takes no parameters.
+func literals(args []any) string {
+	if len(args) == 0 {
+		return ""
+	}
+	list := make([]string, len(args))
+	for i, a := range args {
+		text := fmt.Sprint(a)
+		if strings.HasPrefix(text, "[") {
+			text = "{" + strings.ReplaceAll(strings.Trim(text, "[]"), " ", ",") + "}"
+		}
+		if _, ok := a.([]string); ok {
+			text = "{x" + strings.Repeat(",x", len(a.([]string))-1) + "}"
+		}
+		list[i] = "'" + text + "'"
+	}
+	return "(" + strings.Join(list, ", ") + ")"
+}
+
+// While somebody holds an old snapshot the index keeps an entry for every row
+// ever published; reads do not wade through them (PITFALLS 17 to 19).
+func TestReadsStayCheapUnderOldSnapshot(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	old, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	require.NoError(t, err)
+	defer func() { _ = old.Rollback(t.Context()) }()
+	var n int
+	require.NoError(t, old.QueryRow(t.Context(), "SELECT count(*) FROM settleonce.outbox").Scan(&n))
+
+	relay := s.start()
+	for round := range 10 {
+		var messages []Message
+		for i := range 2000 {
+			messages = append(messages, s.message(s.events, fmt.Sprint(round, "-", i), 0))
+		}
+		s.enqueue(messages...)
+		s.drained()
+	}
+	s.enqueue(s.message(s.events, keyOf(4, "last"), 0))
+	s.eventually("the marks have risen", func() bool {
+		for shard := range int16(Shards) {
+			if relay.from(shard) < 19_000 {
+				return false
+			}
+		}
+		return true
+	})
+	relay.stop()
+	// Reads as they would go on now, and from the beginning.
+	_, err = s.pool.Exec(t.Context(), "UPDATE settleonce.outbox_shards SET owner = 'me', epoch = 1, lease_until = 'infinity'")
+	require.NoError(t, err)
+	buffers := func(from int64) int {
+		var work []*shard
+		for id := range int16(Shards) {
+			work = append(work, &shard{id: id, epoch: 1, rowsLimit: 500, mark: lowWater{from: from}})
+		}
+		sql, args, sort := readStatement("me", work)
+		plan := s.explain("EXPLAIN (ANALYZE, BUFFERS) ", sort, sql, args...)
+		hits, err := strconv.Atoi(regexp.MustCompile(`shared hit=(\d+)`).FindStringSubmatch(plan)[1])
+		require.NoError(t, err)
+		return hits
+	}
+	require.Greater(t, buffers(0), 10*buffers(19_000))
+}
