@@ -1,0 +1,118 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/schemas"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// read returns a page by its path from here.
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// An example is a golden payload: <!-- golden: v1/KIND.json -->, then the block.
+var example = regexp.MustCompile("(?s)<!-- golden: (\\S+) -->\n```json\n(.*?)\n```")
+
+func TestExamplesAreGoldenPayloads(t *testing.T) {
+	t.Parallel()
+	page := read(t, "messages.md")
+	found := example.FindAllStringSubmatch(page, -1)
+	require.Len(t, found, strings.Count(page, "```json"), "an example without its golden file: write <!-- golden: v1/NAME.json --> above it")
+	shown := map[string]bool{}
+	for _, match := range found {
+		golden, err := schemas.Golden.ReadFile("golden/" + match[1])
+		require.NoError(t, err)
+		require.Equal(t, strings.TrimRight(string(golden), "\n"), match[2], "%s: copy it to the page", match[1])
+		kind, _, _ := strings.Cut(filepath.Base(match[1]), ".")
+		shown[kind] = true
+	}
+	for _, kind := range schemas.Kinds() {
+		if kind != schemas.Headers {
+			require.True(t, shown[string(kind)], "no example of %s", kind)
+		}
+	}
+}
+
+var (
+	constants = regexp.MustCompile(`(?m)^\t(?:Event|Reply|Code|Dead)\w+ +(?:EventType|ReplyKind|Code|DeadLetterReason) += "([^"]+)"`)
+	quoted    = regexp.MustCompile("`([^`\n]+)`")
+)
+
+func TestEveryCodeOfAMessageIsExplained(t *testing.T) {
+	t.Parallel()
+	explained := map[string]bool{}
+	for _, match := range quoted.FindAllStringSubmatch(read(t, "messages.md"), -1) {
+		explained[match[1]] = true
+	}
+	codes := constants.FindAllStringSubmatch(read(t, "../payment/message.go"), -1)
+	require.Greater(t, len(codes), 25, "message.go is written in another way: adapt the pattern")
+	for _, code := range codes {
+		require.True(t, explained[code[1]], "%s is not on the page", code[1])
+	}
+}
+
+// A link is ](target), to a file of the repository or to a heading.
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	pages = append(pages, "../README.md", "../CONTRIBUTING.md")
+	for _, page := range pages {
+		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
+			file, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+				require.FileExists(t, existing(target), "%s links to %s", page, match[1])
+			}
+			if anchor != "" {
+				require.Contains(t, anchors(read(t, target)), anchor, "%s links to %s", page, match[1])
+			}
+		}
+	}
+}
+
+// existing is a file that stands for the target: a folder needs no more than to
+// be there.
+func existing(target string) string {
+	if info, err := os.Stat(target); err == nil && info.IsDir() {
+		return "doc.go"
+	}
+	return target
+}
+
+// anchors are the names that headings have on GitHub.
+func anchors(page string) []string {
+	var names []string
+	for line := range strings.Lines(page) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			kept := strings.Map(func(r rune) rune {
+				if strings.ContainsRune("`,.:()*", r) {
+					return -1
+				}
+				return r
+			}, strings.ToLower(strings.TrimSpace(title)))
+			names = append(names, strings.ReplaceAll(kept, " ", "-"))
+		}
+	}
+	return slices.Compact(names)
+}
