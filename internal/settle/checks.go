@@ -32,12 +32,12 @@ func (r *Rules) Next(l store.Locked) Action {
 		return ActionNone
 	case l.Payment.State == payment.Pending:
 		return r.nextPending(l)
-	case l.Payment.State == payment.Unknown && l.Now.Sub(l.Open.Sends.First) > r.ReviewAfter:
+	case l.Payment.State == payment.Unknown && l.Now.Sub(latest(l.Open.Sends.First, l.Open.OpenedAt)) > r.ReviewAfter:
 		return ActionReview
 	}
 	caps := r.capabilities(l)
 	switch {
-	case r.canQuery(l) && (l.Open.Sends.Count == 0 || caps.QueryCanSee(l.Open.Sends, l.Now)):
+	case r.canQuery(l) && caps.QueryCanSee(r.sends(l), l.Now):
 		return ActionQuery
 	case l.Payment.State == payment.Unknown && r.canAsk(l) && !caps.Query:
 		return ActionPermit
@@ -92,7 +92,7 @@ func (r *Rules) whyReview(l store.Locked) string {
 		return "the channel is now another account, endpoint or mode than " + l.Payment.ChannelIdentity
 	case !caps.Query && !caps.IdempotentSubmit:
 		return "the channel offers neither idempotent submit nor query"
-	case caps.Query && !caps.QueryCanSee(l.Open.Sends, l.Now):
+	case caps.Query && !caps.QueryCanSee(r.sends(l), l.Now):
 		return "the channel's lookup no longer reaches back to this payment"
 	default:
 		return "no answer within " + r.ReviewAfter.String() + " of the first send"
@@ -186,7 +186,7 @@ func (r *Rules) notFound(l store.Locked, q Check) *store.Change {
 	if l.Open.QueryFirst {
 		return r.firstNotFound(l, q, caps)
 	}
-	switch meaning := caps.NotFound(l.Open.Sends, q.Started); {
+	switch meaning := caps.NotFound(r.sends(l), q.Started); {
 	case l.Open.NoMoreSends && meaning != channel.NotFoundTooEarly:
 		return r.review(l, *l.Open, "a decline was heard, and the provider does not know the payment", "")
 	case meaning == channel.NotFoundTooEarly:
@@ -201,21 +201,54 @@ func (r *Rules) notFound(l store.Locked, q Check) *store.Change {
 }
 
 // firstNotFound clears a payment that was claimed while commits may have been
-// lost: a send that was forgotten with them would be visible by now.
+// lost: a send that was forgotten with them would be visible by now. Where "not
+// found" is no proof, the same provider key makes a repeat harmless, as long as
+// the provider remembers it: since the intent at the latest, as far as we know.
 func (r *Rules) firstNotFound(l store.Locked, q Check, caps channel.Capabilities) *store.Change {
-	forgotten := channel.Sends{Count: 1, First: l.Open.OpenedAt, LastDeadline: l.Open.OpenedAt.Add(r.Lease)}
+	forgotten := r.forgotten(l)
 	after := caps.DeclineQueryAfter(forgotten)
 	switch {
-	case channel.Never(after) || !caps.QueryCanSee(forgotten, q.Started):
+	case channel.Never(after) || !caps.QueryCanSee(forgotten, q.Started) || !(caps.NotFoundIsProof || caps.IdempotentSubmit):
 		return r.review(l, *l.Open, "commits may be lost, and the channel cannot show whether this was sent before", "not found")
 	case !q.Started.After(after):
 		return delayed(l, after.Sub(l.Now)+jitter(time.Second))
 	}
 	open := *l.Open
 	open.QueryFirst = false
+	if !caps.NotFoundIsProof {
+		open.Sends.First = forgotten.First // the memory rule goes on from there (G1)
+	}
 	c := &store.Change{Open: released(open, l.Now), Cause: "commits may be lost: the provider does not know this payment"}
 	c.Open.NextCheckAt = l.Now
 	return c
+}
+
+// forgotten is what may have been sent under a claim that was lost: not before
+// the intent, and not under a permit younger than the new claim.
+func (r *Rules) forgotten(l store.Locked) channel.Sends {
+	first := l.Payment.IssuedAt.Add(-r.Freshness.Skew)
+	if l.Open.OpenedAt.Before(first) {
+		first = l.Open.OpenedAt
+	}
+	return channel.Sends{Count: 1, First: first, LastDeadline: l.Open.OpenedAt.Add(r.Lease)}
+}
+
+// mayBeForgotten reports whether sends of a lost claim may exist that no proof
+// excluded: the first of them began before this claim.
+func mayBeForgotten(open *store.Open) bool {
+	return open.QueryFirst || (!open.Sends.First.IsZero() && open.Sends.First.Before(open.OpenedAt))
+}
+
+// sends are all permits of the attempt that may have been sent. Those of a lost
+// claim count as two, since nobody knows how many there were: none of what is
+// true of a single send is true of them.
+func (r *Rules) sends(l store.Locked) channel.Sends {
+	known := l.Open.Sends
+	if !mayBeForgotten(l.Open) {
+		return known
+	}
+	lost := r.forgotten(l)
+	return channel.Sends{Count: known.Count + 2, First: lost.First, LastDeadline: latest(known.LastDeadline, lost.LastDeadline)}
 }
 
 // resume is the next send of an attempt that is assumed absent, counted as the
@@ -258,7 +291,7 @@ func (r *Rules) permit(l store.Locked, g Grant) *store.Change {
 		return waited(l, 250*time.Millisecond, 5*time.Second)
 	}
 	deadline := l.Now.Add(r.SendWithin(caps))
-	if ok, why := caps.PermitsSend(l.Open.Sends, l.Now, deadline); !ok {
+	if ok, why := caps.PermitsSend(r.sends(l), l.Now, deadline); !ok {
 		return r.review(l, *l.Open, "no further send: "+string(why), "")
 	}
 	open := *l.Open
@@ -278,7 +311,7 @@ const Granted = "send permitted"
 // when it may.
 func (r *Rules) forbidden(l store.Locked) (payment.Code, *store.Change) {
 	caps := r.capabilities(l)
-	never := l.Open.Sends.Count == 0
+	never := r.sends(l).Count == 0
 	l.Ground.RepayNamed = r.RepayNamed(l.Payment.Namespace)
 	code, by := l.Ground.Verdict(l.Payment.ID, l.Payment.IssuedAt, l.Payment.Follows)
 	detail := "the obligation is taken or paid by another payment"

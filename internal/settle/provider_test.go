@@ -59,6 +59,23 @@ func (w *world) drawProvider() {
 	w.caps = c
 }
 
+// harden makes it a world in which much is sent again while earlier requests
+// are still alive: idempotent, failures not pinned, slow to execute, the lookup
+// behind, answers lost.
+func (w *world) harden() {
+	c := &w.caps
+	c.IdempotentSubmit, c.PinsFailures, c.Query, c.QueryReach = true, w.chance(20), true, channel.Forever
+	c.KeyMemory = pick(w, time.Minute, 3*time.Minute, 6*time.Minute, channel.Forever)
+	c.LongestExecution, c.VisibilityLag = pick(w, 20*time.Second, time.Minute, 3*time.Minute), pick(w, time.Second, 20*time.Second, time.Minute)
+	c.NotFoundIsProof = w.chance(20)
+	w.execution, w.lag = c.LongestExecution, c.VisibilityLag
+	w.odds = odds{
+		crash: pick(w, 0, 5), freeze: pick(w, 0, 10, 40), lostCommit: pick(w, 0, 5), raced: pick(w, 0, 10),
+		lostAnswer: pick(w, 30, 60), neverExecuted: pick(w, 0, 20), notSent: pick(w, 0, 20),
+		stopped: pick(w, 0, 10), success: pick(w, 30, 60), odd: pick(w, 0, 20),
+	}
+}
+
 // deliver brings a request to the provider: it is executed at some time up to
 // the deadline plus the longest execution, or never. The caller gets the answer,
 // or "unknown" at the deadline.

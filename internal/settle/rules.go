@@ -197,10 +197,10 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 		// Declined already, or a late decline of one send beside the success of another.
 		return nil
 	}
-	caps := r.capabilities(l)
-	after := caps.DeclineQueryAfter(l.Open.Sends)
+	caps, sends := r.capabilities(l), r.sends(l)
+	after := caps.DeclineQueryAfter(sends)
 	byQuery := !queryStarted.IsZero() && queryStarted.After(after)
-	if caps.ConcludesDecline(l.Open.Sends, l.Now) || byQuery {
+	if caps.ConcludesDecline(sends, l.Now) || byQuery {
 		return &store.Change{
 			To: payment.Declined, Reference: a.Reference, Cause: a.Cause, Detail: a.Detail,
 			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: closing(l, "the provider reports a decline"),
@@ -244,7 +244,10 @@ func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
 func (r *Rules) notSent(l store.Locked, a payment.Answer) *store.Change {
 	open := *l.Open
 	if open.Sends.Count--; open.Sends.Count <= 0 {
-		open.Sends = channel.Sends{}
+		first := open.Sends.First
+		if open.Sends = (channel.Sends{}); mayBeForgotten(l.Open) {
+			open.Sends.First = first
+		}
 	}
 	pause := latestOf(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
 	open.Watches++
