@@ -76,14 +76,18 @@ func (g *generation) startEarliest(ctx context.Context, parts []*partition) erro
 // including, latest.
 type offsetRange struct{ earliest, latest int64 }
 
+// offsetTries are what listOffsets makes of its time, at refreshEvery.
+const offsetTries = 60
+
 // listOffsets asks for the log's ends; latest is the high watermark. A layout
-// that is old, or a topic that was just made, gets a few more tries.
+// that is old, or a topic that was just made on a busy broker, whose partitions
+// get their leaders one by one, gets more tries.
 func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		got, err := c.tryListOffsets(ctx, want)
-		if err == nil || attempt == 8 {
+		if err == nil || attempt == offsetTries {
 			return got, err
 		}
 		c.refresh()
