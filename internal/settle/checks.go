@@ -273,7 +273,7 @@ func (r *Rules) Permitted(g Grant) func(store.Locked) *store.Change {
 		if !holds(l, g.Lease) {
 			return nil // G11
 		}
-		if l.Open.Sends.Count > 0 {
+		if l.Open.Sends.Count > 0 && g.Admitted { // else it is not one of the three (G13)
 			open := *l.Open
 			open.Queries = min(open.Queries+1, len(payment.Tiers))
 			l.Open = &open
