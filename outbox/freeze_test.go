@@ -217,8 +217,9 @@ func TestLateMarkChangesNothing(t *testing.T) {
 func TestChangedProducerIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	_, err := s.pool.Exec(t.Context(), "UPDATE settleonce.outbox_shards SET producer_id = 9007199254740993, producer_epoch = 1")
-	require.NoError(t, err)
+	var began time.Time
+	require.NoError(t, s.pool.QueryRow(t.Context(), `WITH forgotten AS (UPDATE settleonce.outbox_shards
+		SET producer_id = 9007199254740993, producer_epoch = 1) SELECT clock_timestamp()`).Scan(&began))
 	s.enqueue(s.message(s.events, "k", 1))
 	first := s.start()
 	s.eventually("every shard alarms", func() bool { return first.Stats().ProducerChanges == Shards })
@@ -228,10 +229,9 @@ func TestChangedProducerIsWaitedOut(t *testing.T) {
 	s.owns(second.Relay, Shards)
 	require.Zero(t, second.Stats().ProducerChanges)
 	s.drained()
-	var over bool
-	require.NoError(t, s.pool.QueryRow(t.Context(),
-		"SELECT bool_and(quiet_until > '-infinity' AND quiet_until <= clock_timestamp()) FROM settleonce.outbox_shards").Scan(&over))
-	require.True(t, over)
+	var over time.Time
+	require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&over))
+	require.Greater(t, over.Sub(began), second.cfg.Lease+second.cfg.share())
 	require.Equal(t, []string{"k/1"}, s.values(s.events)["k"])
 }
 

@@ -166,3 +166,79 @@ func TestReadsStayCheapUnderOldSnapshot(t *testing.T) {
 	}
 	require.Greater(t, buffers(0), 10*buffers(19_000))
 }
+
+// The model's CHECK: every statement of the relay tests owner, epoch and lease
+// itself, by the database's clock.
+func TestEveryStatementChecksTheLease(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]string{
+		"other owner":   "UPDATE settleonce.outbox_shards SET owner = 'other'",
+		"other epoch":   "UPDATE settleonce.outbox_shards SET epoch = 2",
+		"expired":       "UPDATE settleonce.outbox_shards SET lease_until = clock_timestamp()",
+		"quiet":         "UPDATE settleonce.outbox_shards SET quiet_until = clock_timestamp() + interval '1 hour'",
+		"still its own": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newDatabase(t)
+			for _, sql := range []string{
+				"UPDATE settleonce.outbox_shards SET owner = 'me', epoch = 1, lease_until = clock_timestamp() + interval '1 hour'", fillSQL, lose,
+			} {
+				_, err := s.pool.Exec(t.Context(), sql)
+				require.NoError(t, err)
+			}
+			held := lose == ""
+			hot, l := hotStatements(), leases{[]int16{3}, []int64{1}}
+			for name, sql := range map[string]string{"read": hot["read"].sql, "wide": hot["wide"].sql} {
+				require.Equal(t, held, s.affects(sql, hot[name].args...), name)
+			}
+			held = held || name == "quiet"
+			require.Equal(t, held, s.affects(markSQL, hot["mark"].args...), "mark")
+			require.Equal(t, held, s.affects(parkSQL, hot["park"].args...), "park")
+			require.Equal(t, held, s.affects(renewSQL, "me", l.shards, l.epochs, "1 hour"), "renew")
+			require.Equal(t, held, s.affects(storeProducerSQL, "me", l.shards, l.epochs, []int64{1}, []int32{1}, "0"), "store")
+			require.Equal(t, held || name == "expired", s.affects(releaseSQL, "me", l.shards, l.epochs), "release")
+			require.Equal(t, name == "expired", s.affects(claimSQL, "me", "1 hour", 16, []int16{}), "claim")
+		})
+	}
+}
+
+// affects tells whether a statement returns or changes rows, and undoes it.
+func (s *stage) affects(sql string, args ...any) bool {
+	s.t.Helper()
+	tx, err := s.pool.Begin(s.t.Context())
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, tx.Rollback(s.t.Context())) }()
+	tag, err := tx.Exec(s.t.Context(), sql, args...)
+	require.NoError(s.t, err)
+	return tag.RowsAffected() > 0
+}
+
+// A mark rises only to what a read saw after the writers of the time were gone.
+func TestLowWater(t *testing.T) {
+	t.Parallel()
+	w := newLowWater()
+	read := func(lowest, highest int64) int64 {
+		w.observe(lowest, highest)
+		return w.from
+	}
+	unset := w.from
+	w.arm()
+	require.Equal(t, unset, read(10, 12), "nothing is confirmed")
+	w.candidate = w.seen
+	w.arm()
+	w.confirmed = w.candidate
+	require.Equal(t, unset, read(-1, unset), "the read was sent before")
+	w.arm()
+	require.EqualValues(t, 10, read(-1, unset))
+	require.EqualValues(t, 13, w.seen)
+	w.candidate = w.seen
+	w.confirmed = w.candidate
+	w.arm()
+	require.EqualValues(t, 10, read(7, 13), "never falls by itself, nor rises past a row that waits")
+	require.EqualValues(t, 11, read(11, 13))
+	w.lower(5)
+	require.EqualValues(t, 5, w.from)
+	w.arm()
+	require.EqualValues(t, 5, read(5, 13))
+}

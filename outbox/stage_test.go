@@ -171,7 +171,8 @@ func (s *stage) values(topic string) map[string][]string {
 type actor struct {
 	*Relay
 
-	stop func() // waits until Run has returned; safe to call again
+	cancel context.CancelFunc
+	stop   func() // waits until Run has returned; safe to call again
 }
 
 // relay prepares a relay without running it.
@@ -198,7 +199,7 @@ func (s *stage) run(r *Relay) *actor {
 		done <- r.Run(ctx)
 		close(done)
 	}()
-	a := &actor{Relay: r}
+	a := &actor{Relay: r, cancel: cancel}
 	a.stop = func() {
 		s.t.Helper()
 		cancel()
