@@ -43,6 +43,16 @@ type process struct {
 	signals <-chan os.Signal
 }
 
+// variable is a variable of the process's environment; "" when it is not set.
+func (p process) variable(name string) string {
+	for _, pair := range p.env {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
 // run executes the command line and returns the exit code.
 func (p process) run(ctx context.Context) int {
 	ctx, cancel := context.WithCancelCause(ctx)

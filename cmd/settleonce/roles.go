@@ -11,6 +11,7 @@ import (
 
 	"github.com/settleonce/settleonce/consumer"
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
@@ -77,6 +78,10 @@ func newRole(p process, name string, roles []string) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := crashpoint.Arm(p.variable(crashpoint.Variable)); err != nil {
+			return asUsage(err)
+		}
+		tuneMemory()
 		w, err := openWorker(cmd.Context(), p, &l.Config, name)
 		if err != nil {
 			return err

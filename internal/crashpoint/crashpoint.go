@@ -1,7 +1,7 @@
 // Package crashpoint names the places between two steps that matter, where a
 // process may die, and lets a test kill it exactly there.
 //
-// Off, a point costs one load of a pointer. On (SETTLEONCE_CRASH_AT in the
+// Off, a point costs one load of a pointer. On (SETTLEONCE_TEST_CRASH_AT in the
 // environment of a worker process, read by Arm), the process ends itself with
 // SIGKILL when it gets there: nothing is flushed, no defer runs, as in a crash.
 package crashpoint
@@ -49,7 +49,7 @@ func Points() []Point {
 
 // Variable is the environment variable that Arm reads: a point, and optionally
 // ":n" for the n-th time it is reached (the first by default).
-const Variable = "SETTLEONCE_CRASH_AT"
+const Variable = "SETTLEONCE_TEST_CRASH_AT"
 
 // armed is nil in production.
 var armed atomic.Pointer[trap]
