@@ -111,7 +111,7 @@ func TestEnqueueRefusesWhatCannotBeStored(t *testing.T) {
 
 func TestShardIsThePartition(t *testing.T) {
 	t.Parallel()
-	require.EqualValues(t, 16, Shards)
+	require.Equal(t, 16, Shards)
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
 		require.EqualValues(t, kafka.Partition(key, 16), Shard(key))

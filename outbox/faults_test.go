@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -37,7 +38,7 @@ func TestPartialFailureSettlesRowByRow(t *testing.T) {
 		if i >= 4 {
 			topic = s.replies
 		}
-		messages = append(messages, s.message(topic, keyOf(7, fmt.Sprint(i)), i)) // all in one shard
+		messages = append(messages, s.message(topic, keyOf(7, strconv.Itoa(i)), i)) // all in one shard
 	}
 	s.enqueue(messages...)
 	relay := s.relay(nil)
@@ -172,7 +173,7 @@ func TestStopFinishesAndGivesBack(t *testing.T) {
 func TestOrderHoldsUnderRandomTakeovers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
+	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := &chaos{stage: s, rng: rng, until: time.Now().Add(4 * time.Second)}
@@ -180,7 +181,7 @@ func TestOrderHoldsUnderRandomTakeovers(t *testing.T) {
 	s.drained()
 	for _, topic := range []string{s.events, s.replies} {
 		for key, values := range s.values(topic) {
-			require.Equal(t, c.written[key], len(neverBack(t, key, values)), "versions of %s in %s", key, topic)
+			require.Len(t, neverBack(t, key, values), c.written[key], "versions of %s in %s", key, topic)
 		}
 	}
 }
@@ -259,7 +260,7 @@ func (c *chaos) write(ctx context.Context, key string, rng *rand.Rand) (version 
 	return version, nil
 }
 
-var errRollBack = fmt.Errorf("roll back")
+var errRollBack = errors.New("roll back")
 
 // disturb starts and stops relays, lets leases run out under them and loses
 // answers of the brokers.
@@ -276,7 +277,7 @@ func (c *chaos) disturb() {
 			faults.Lose(apiProduce, 1+c.rng.IntN(2))
 		default: // a lease runs out although its owner works
 			_, err := c.pool.Exec(c.t.Context(), "UPDATE settleonce.outbox_shards SET lease_until = '-infinity' WHERE shard = ANY($1)",
-				[]int16{int16(c.rng.IntN(Shards)), int16(c.rng.IntN(Shards)), int16(c.rng.IntN(Shards))}) //nolint:gosec // small
+				[]int16{int16(c.rng.IntN(Shards)), int16(c.rng.IntN(Shards)), int16(c.rng.IntN(Shards))})
 			require.NoError(c.t, err)
 			for _, r := range relays {
 				r.tendNow()

@@ -18,6 +18,7 @@ type stop struct {
 }
 
 func newStop(t *testing.T) *stop {
+	t.Helper()
 	s := &stop{reached: make(chan struct{}), goOn: make(chan struct{})}
 	t.Cleanup(s.release)
 	return s

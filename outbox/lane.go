@@ -134,14 +134,17 @@ func (l *lane) exchange(ctx context.Context, work []*shard) ([]*pick, bool) {
 		l.held = union(l.held, work)
 		r.board.resetMarks()
 		r.stats.databaseErrors.Add(1)
-		r.log.Warn().Err(err).Int("unmarked", len(l.open.rows)).Msg("outbox: cannot reach the database, messages wait")
+		if seldom(l.errors) {
+			r.log.Warn().Err(err).Int("failures", l.errors).Int("unmarked", len(l.open.rows)).
+				Msg("outbox: cannot reach the database, messages wait")
+		}
 		return nil, false
 	}
 	again := l.errors > 0 // then a commit whose answer was lost may have marked them
 	l.errors = 0
 	if late := len(l.open.rows) - int(marked); late > 0 && !again {
 		// Another relay owns these rows' shard now and will publish them again.
-		r.stats.lateMarks.Add(uint64(late)) //nolint:gosec // positive
+		r.stats.lateMarks.Add(uint64(late))
 		r.log.Warn().Int("rows", late).Msg("outbox: lease lost between publishing and marking, the new owner repeats these messages")
 		r.tendNow()
 	}
@@ -236,8 +239,9 @@ func (l *lane) conclude(s *shard, v verdict) {
 		r.log.Warn().Int16("shard", s.id).Err(v.first).
 			Msg("outbox: shut out by a newer producer, giving the shard up; if this repeats, another installation uses the same transactional prefix")
 		r.tendNow()
-	case v.failed:
-		r.log.Warn().Int16("shard", s.id).Err(v.first).Dur("pause", pause).Msg("outbox: publish failed, trying again")
+	case v.failed && seldom(s.failures):
+		r.log.Warn().Int16("shard", s.id).Err(v.first).Int("failures", s.failures).Dur("pause", pause).
+			Msg("outbox: publish failed, trying again")
 	}
 }
 
@@ -248,6 +252,9 @@ func (l *lane) park(s *shard, row *row, err error) {
 	l.relay.log.Error().Int16("shard", s.id).Int64("seq", row.seq).Stringer("ce_id", row.id).Str("topic", row.topic).Err(err).
 		Msg("outbox: message cannot be published and is parked, later ones of its key wait; repair it, then set parked_reason = NULL")
 }
+
+// seldom picks the failures of a row of them that are worth a line in the log.
+func seldom(failures int) bool { return failures == 1 || failures%20 == 0 }
 
 func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(failures-1, 10), maxBackoff)

@@ -69,7 +69,7 @@ func hotStatements() map[string]hotStatement {
 	l := leasesOf(work)
 	shards, seqs, reasons := make([]int16, 500), make([]int64, 500), make([]string, 500)
 	for i := range seqs {
-		shards[i], seqs[i] = int16(i%Shards), int64(i) //nolint:gosec // small
+		shards[i], seqs[i] = int16(i%Shards), int64(i)
 	}
 	return map[string]hotStatement{
 		"read":   {read, readSort, readArgs},
@@ -112,8 +112,8 @@ func literals(args []any) string {
 		if strings.HasPrefix(text, "[") {
 			text = "{" + strings.ReplaceAll(strings.Trim(text, "[]"), " ", ",") + "}"
 		}
-		if _, ok := a.([]string); ok {
-			text = "{x" + strings.Repeat(",x", len(a.([]string))-1) + "}"
+		if texts, ok := a.([]string); ok {
+			text = "{x" + strings.Repeat(",x", len(texts)-1) + "}"
 		}
 		list[i] = "'" + text + "'"
 	}

@@ -107,7 +107,7 @@ func (r *Relay) checkInstallation(ctx context.Context) error {
 }
 
 func jitter(d time.Duration) time.Duration {
-	return d + time.Duration(rand.Float64()*float64(d)/2) //nolint:gosec // spreads load, guards nothing
+	return d + time.Duration(rand.Float64()*float64(d)/2)
 }
 
 // kick wakes a loop that waits on c; one kick is enough for many reasons.

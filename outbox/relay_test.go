@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -253,7 +254,7 @@ func TestRelayLooksPastABusyKey(t *testing.T) {
 	values := s.values(s.replies)[busy]
 	require.Len(t, values, 400)
 	for i, v := range values {
-		require.Equal(t, fmt.Sprint(i+1), v)
+		require.Equal(t, strconv.Itoa(i+1), v)
 	}
 }
 

@@ -26,6 +26,8 @@ const candidatesSQL = `FROM settleonce.outbox o
 			AND substring(p.aggregateid FROM 1 FOR 64) = substring(o.aggregateid FROM 1 FOR 64)
 			AND p.aggregateid = o.aggregateid AND p.aggregatetype = o.aggregatetype AND p.seq + 0 < o.seq))`
 
+const storedSQL = `o.shard, o.seq, o.parked_reason, o.id, o.aggregatetype, o.aggregateid, o.type, o.payload, o.headers, o.created_at`
+
 const columnsSQL = `SELECT o.shard, o.seq, o.parked_reason IS NOT NULL, o.id, o.aggregatetype, o.aggregateid, o.type,
 	CASE WHEN o.parked_reason IS NULL THEN o.payload END, o.headers, o.created_at`
 
@@ -36,7 +38,7 @@ JOIN settleonce.outbox_shards s ON s.shard = h.shard AND ` + heldSQL + ` AND s.q
 // readSQL reads all shards of a lane at once, each in the order of its sequence.
 const readSQL = columnsSQL + `, 0::bigint
 ` + heldShardsSQL + `
-CROSS JOIN LATERAL (SELECT o.* ` + candidatesSQL + ` ORDER BY o.seq LIMIT h.rows) o`
+CROSS JOIN LATERAL (SELECT ` + storedSQL + ` ` + candidatesSQL + ` ORDER BY o.seq LIMIT h.rows) o`
 
 // readWideSQL is readSQL for a shard whose rows are mostly of few keys: it looks
 // at h.wide rows to find the first ones of h.rows keys, so that one busy key
@@ -46,12 +48,12 @@ const readWideSQL = columnsSQL + `, w.seen
 CROSS JOIN LATERAL (
 	SELECT f.seq, f.seen FROM (
 		SELECT DISTINCT ON (c.aggregatetype, c.aggregateid, c.keyless) c.seq, c.seen FROM (
-			SELECT c.*, count(*) OVER () AS seen FROM (
+			SELECT c.seq, c.aggregatetype, c.aggregateid, c.keyless, count(*) OVER () AS seen FROM (
 				SELECT o.seq, o.aggregatetype, o.aggregateid, CASE WHEN o.aggregateid IS NULL THEN o.seq END AS keyless
 				` + candidatesSQL + ` ORDER BY o.seq LIMIT h.wide) c) c
 		ORDER BY c.aggregatetype, c.aggregateid, c.keyless, c.seq) f
 	ORDER BY f.seq LIMIT h.rows) w
-CROSS JOIN LATERAL (SELECT o.* FROM settleonce.outbox o WHERE o.shard = s.shard AND o.seq = w.seq OFFSET 0) o`
+CROSS JOIN LATERAL (SELECT ` + storedSQL + ` FROM settleonce.outbox o WHERE o.shard = s.shard AND o.seq = w.seq OFFSET 0) o`
 
 // stillHeldSQL lists the shards of $2, $3 whose lease still holds.
 const stillHeldSQL = `ARRAY(SELECT s.shard FROM unnest($2::smallint[], $3::bigint[]) AS h(shard, epoch)

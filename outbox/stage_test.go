@@ -214,6 +214,7 @@ func (s *stage) start(change ...func(*RelayConfig)) *actor {
 	return s.run(s.relay(nil, change...))
 }
 
-func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {
-	return context.WithCancel(context.WithoutCancel(t.Context()))
+func contextWithCancel(tb testing.TB) (context.Context, context.CancelFunc) {
+	tb.Helper()
+	return context.WithCancel(context.WithoutCancel(tb.Context()))
 }
