@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -278,6 +279,10 @@ func (d *devRun) writeEnv(w *worker) (string, error) {
 	path := envFile(&d.cfg)
 	text := fmt.Sprintf("SETTLEONCE_KAFKA_BROKERS=%s\nSETTLEONCE_POSTGRES_DSN='%s'\nSETTLEONCE_ADMIN_ADDRESS=%s\n",
 		strings.Join(d.cfg.Kafka.Brokers, ","), d.cfg.Postgres.DSN, w.admin.Address())
+	text += fmt.Sprintf("SETTLEONCE_REPLICATION=%d\n", d.cfg.Topics.Replication)
+	if channels := slices.Collect(maps.Values(d.cfg.Channels)); len(channels) == 1 {
+		text += "SETTLEONCE_CHANNEL_URL=" + channels[0].URL + "\n"
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return path, fmt.Errorf("write %s: %w", path, err)
 	}
