@@ -57,7 +57,7 @@ func (l *lane) roundTrip(ctx context.Context, work []*shard) (picked []*pick, ma
 		r.byID[s.id] = p
 		picked = append(picked, p)
 	}
-	read, args, sort := readStatement(l.relay.owner, work)
+	read, args, sort := l.relay.board.statement(l.relay.owner, work)
 	b := &pgx.Batch{}
 	b.Queue(planSQL, sort).Exec(func(commandTag) error { return nil })
 	l.open.queue(b, l.relay.owner, &marked)
@@ -72,6 +72,14 @@ func (l *lane) roundTrip(ctx context.Context, work []*shard) (picked []*pick, ma
 		clear(l.missing)
 	}
 	return picked, marked, nil
+}
+
+// statement is the read of shards that a lane holds. Marks are read under the lock:
+// another lane's error may reset them meanwhile.
+func (b *board) statement(owner string, work []*shard) (sql string, args []any, sort string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return readStatement(owner, work)
 }
 
 // readStatement chooses between reading and looking further, and fills it in.
