@@ -10,68 +10,40 @@ import (
 
 func demoTable(t *table, r demo.Report) {
 	c := r.Counts
-	t.row("")
-	t.row("COMMANDS", "", "topic payment.commands, "+r.Broker+" broker, seed "+fmt.Sprint(r.Seed))
-	t.row("  published", c.Records, fmt.Sprintf("in %.0f s; unique keys %d", r.PublishSeconds, c.Keys))
-	t.row("CHANNEL", "", "its own ledger")
-	t.row("  charges", c.Charges, fmt.Sprintf("%d submits, %d queries (budget: %s)", c.ChannelAsked, c.Queries, r.QueryBudget))
-	t.row("  keys charged twice", c.DoubleCharged, mark(c.DoubleCharged == 0))
-	t.row("OUTCOMES", "", "topic payment.events")
-	t.row("  succeeded", c.Succeeded, mark(c.Succeeded <= c.Charges)+" each settled once in the ledger")
-	t.row("  declined", c.Declined, "  none settled")
-	t.row("  rejected", c.Rejected, "  never sent to the channel")
-	t.row("  still in review", c.InReview, fmt.Sprintf("  a person decides; %d are scripted never to be answered", c.ReviewPlanned))
-	if c.Unended > 0 {
-		t.row("  without an end", c.Unended, mark(false))
+	count := func(name string, n int, about string, args ...any) {
+		t.row("  "+name, fmt.Sprintf("%6d", n), fmt.Sprintf(about, args...))
 	}
-	t.row("  unknown for a while", c.Unknown, fmt.Sprintf("resolved by tier 1 s: %d, 4 s: %d, 16 s: %d", c.Resolved[1], c.Resolved[2], c.Resolved[3]))
-	t.row("ANSWERS", "", "topics payment.replies and payment.deadletter")
-	t.row("  duplicates answered", c.Repeats, fmt.Sprintf("%d of them while the first was pending", c.Pending))
-	t.row("  conflicts refused", c.Conflicts, "same key, other amount")
-	t.row("  second keys refused", c.SecondUnresolved+c.SecondPaid, fmt.Sprintf("order unresolved %d, order paid %d; paid again on purpose %d", c.SecondUnresolved, c.SecondPaid, c.PaidAgain))
-	t.row("  otherwise rejected", c.OtherRejections, "invalid, stale, unknown channel")
-	t.row("  dead letters", c.DeadLetters, "bytes unchanged")
-	t.row("KILLED", sum(r.Killed), killedText(r))
-	t.row("TIME", fmt.Sprintf("%.0f s", r.Seconds), fmt.Sprintf("settled %.0f s after the last command", r.SettleSeconds))
+	t.row("")
+	t.row("COMMANDS", "", fmt.Sprintf("payment.commands on the %s broker, seed %d", r.Broker, r.Seed))
+	count("published", c.Records, "within %.0f s", r.PublishSeconds)
+	count("unique keys", c.Keys, "")
+	t.row("CHANNEL", "", "its own ledger, which nobody of ours writes")
+	count("charges", c.Charges, "%d submits arrived, %d queries (budget: %s)", c.ChannelAsked, c.Queries, r.QueryBudget)
+	count("keys charged twice", c.DoubleCharged, "")
+	t.row("OUTCOMES", "", "payment.events")
+	count("succeeded", c.Succeeded, "each settled once in the ledger")
+	count("declined", c.Declined, "none settled in the ledger")
+	count("rejected", c.Rejected, "none ever sent to the channel")
+	count("in review", c.InReview, "a person decides; %d were scripted never to get an answer", c.ReviewPlanned)
+	if c.Unended > 0 {
+		count("without an end", c.Unended, "")
+	}
+	count("unknown for a while", c.Unknown, "resolved after the 1 s query %d, 4 s %d, 16 s %d, without %d",
+		c.Resolved.First, c.Resolved.Second, c.Resolved.Third, c.Resolved.Without)
+	t.row("ANSWERS", "", "payment.replies and payment.deadletter")
+	count("duplicates answered", c.Repeats, "%d while the first was pending, the others with its outcome", c.Pending)
+	count("conflicts refused", c.Conflicts, "same key, other amount")
+	count("second keys refused", c.SecondUnresolved+c.SecondPaid, "order unresolved %d, already paid %d", c.SecondUnresolved, c.SecondPaid)
+	count("paid again on purpose", c.PaidAgain, "the second command names the first payment")
+	count("other rejections", c.OtherRejections, "invalid, stale, from the future, unknown channel")
+	count("dead letters", c.DeadLetters, "unreadable, stale, in a foreign name; bytes unchanged")
+	t.row("KILLED", fmt.Sprintf("%6d", sum(r.Killed)), killedText(r))
+	t.row("TIME", fmt.Sprintf("%4.0f s", r.Seconds), fmt.Sprintf("settled %.0f s after the last command", r.SettleSeconds))
 	t.row("")
 	verdictTable(t, r)
 }
 
-func verdictTable(t *table, r demo.Report) {
-	t.row("GUARANTEE", "", "", "CHECKED AT")
-	for _, h := range r.Guarantees {
-		t.row(h.Guarantee, mark(h.Violations == 0), h.Name, fmt.Sprintf("%d %s", h.Checked, h.Of))
-	}
-	t.row("")
-	for i, v := range r.Violations[:min(len(r.Violations), fewCommands)] {
-		if i == 0 {
-			t.row("BROKEN")
-		}
-		t.row("  "+v.Guarantee, v.Key, v.Text)
-	}
-	if more := len(r.Violations) - fewCommands; more > 0 {
-		t.row(fmt.Sprintf("  and %d more; -o json shows all", more))
-	}
-	for i, u := range r.Unsettled[:min(len(r.Unsettled), fewCommands)] {
-		if i == 0 {
-			t.row(fmt.Sprintf("STILL AWAITED (%d)", len(r.Unsettled)))
-		}
-		t.row("  " + u)
-	}
-	if r.Passed() {
-		t.row("VERDICT", "every guarantee held")
-	} else {
-		t.row("VERDICT", "FAILED")
-	}
-}
-
-func mark(ok bool) string {
-	if ok {
-		return "✓"
-	}
-	return "✗"
-}
-
+// sum adds counts up.
 func sum(counts map[string]int) int {
 	n := 0
 	for _, c := range counts {
@@ -87,8 +59,39 @@ func killedText(r demo.Report) string {
 	}
 	slices.Sort(parts)
 	text := strings.Join(parts, ", ")
+	if len(parts) > 0 {
+		text += "; SIGKILL, and started again"
+	}
 	if len(r.Crashed) > 0 {
 		text += "; ended by themselves: " + strings.Join(r.Crashed, ", ")
 	}
 	return text
+}
+
+func verdictTable(t *table, r demo.Report) {
+	for _, h := range r.Guarantees {
+		mark := "✓"
+		if h.Violations > 0 {
+			mark = "✗"
+		}
+		t.row(mark+" "+h.Guarantee+" "+h.Name, fmt.Sprintf("%6d", h.Checked), h.Of)
+	}
+	t.row("")
+	if len(r.Violations) > 0 {
+		t.row("BROKEN")
+	}
+	for _, v := range r.Violations[:min(len(r.Violations), fewCommands)] {
+		t.row("✗ "+v.Guarantee, "", strings.TrimSpace(v.Key+" "+v.Text))
+	}
+	if more := len(r.Violations) - fewCommands; more > 0 {
+		t.row(fmt.Sprintf("  and %d more, see -o json", more))
+	}
+	if len(r.Unsettled) > 0 {
+		t.row("STILL AWAITED", fmt.Sprintf("%6d", len(r.Unsettled)), strings.Join(r.Unsettled[:min(len(r.Unsettled), 3)], "; "))
+	}
+	if r.Passed() {
+		t.row("VERDICT", "", "every guarantee held")
+		return
+	}
+	t.row("VERDICT", "", "FAILED; again with --seed "+fmt.Sprint(r.Seed))
 }

@@ -95,6 +95,9 @@ func (j *judge) charge(d *dossier) {
 
 func (j *judge) sameContent(d *dossier, c *sim.Charge) {
 	first := d.command()
+	if c.PaymentID != d.id.String() {
+		j.broken("G6", d.key(), "the channel was asked about payment %s under a provider key of %s", c.PaymentID, d.id)
+	}
 	if c.Amount != first.Amount || c.Currency != first.Currency || c.Order != first.OrderID {
 		j.broken("G8", d.key(), "the channel was asked for %d %s of %s, the first command says %d %s of %s",
 			c.Amount, c.Currency, c.Order, first.Amount, first.Currency, first.OrderID)
@@ -155,6 +158,9 @@ func (j *judge) order(d *dossier) {
 	last := &event{}
 	for _, e := range d.events {
 		j.check("G10")
+		if last.record != nil && e.record.Partition != last.record.Partition {
+			j.broken("G10", d.key(), "its events are in two partitions, %d and %d", last.record.Partition, e.record.Partition)
+		}
 		same := last.record != nil && header(e.record, "ce_id") == header(last.record, "ce_id")
 		switch {
 		case same && !bytes.Equal(e.record.Value, last.record.Value):
@@ -184,6 +190,9 @@ func (j *judge) order(d *dossier) {
 func (j *judge) outcomes(d *dossier) {
 	var code payment.Code
 	for _, r := range d.replies {
+		if r.Caller != d.identity.Caller {
+			j.broken("G12", d.key(), "a reply to %s names the caller %s", d.identity.Caller, r.Caller)
+		}
 		switch {
 		case r.Kind == payment.ReplyConflict:
 			continue

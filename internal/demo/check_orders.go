@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -93,6 +95,17 @@ func (j *judge) blocked(d *dossier, group []*dossier) {
 	}
 }
 
+// shared counts the keys that several callers use: each has a payment of its own
+// (G12); what is checked of every payment is checked of each of them.
+func (j *judge) shared() {
+	callers := map[uuid.UUID]int{}
+	for _, d := range j.archive.dossiers {
+		if callers[d.identity.Key]++; callers[d.identity.Key] > 1 {
+			j.check("G12")
+		}
+	}
+}
+
 // fulfilled: every payment of the script is there, and ended as its story says.
 func (j *judge) fulfilled() {
 	for _, x := range j.expected {
@@ -104,7 +117,9 @@ func (j *judge) fulfilled() {
 		if len(x.ends.states) == 0 {
 			continue // only what is checked of every payment
 		}
-		j.check(x.ends.guarantee)
+		if x.ends.guarantee == "G14" {
+			j.check("G14")
+		}
 		state := d.state()
 		switch {
 		case !state.Terminal() && state != payment.Review:

@@ -21,7 +21,7 @@ type Counts struct {
 	Declined  int `json:"declined"`
 	Rejected  int `json:"rejected"`
 	InReview  int `json:"inReview"`
-	// Planned says how many in review the script meant to be there.
+	// ReviewPlanned says how many in review the script meant to be there.
 	ReviewPlanned int `json:"inReviewPlanned"`
 	Unended       int `json:"withoutEnd"`
 
@@ -37,14 +37,36 @@ type Counts struct {
 	DeadLetters      int `json:"deadLetters"`
 
 	// Unknown payments once had no answer; Resolved counts those that have an
-	// outcome now by the re-query that was announced last: index 0 is none.
-	Unknown  int    `json:"unknown"`
-	Resolved [4]int `json:"unknownResolvedByTier"`
+	// outcome now, by the re-query that was announced last.
+	Unknown  int   `json:"unknown"`
+	Resolved Tiers `json:"unknownResolved"`
 
 	Events        int `json:"events"`
 	EventRepeats  int `json:"eventsPublishedAgain"`
 	Replies       int `json:"replies"`
 	AnsweredAgain int `json:"repliesPublishedAgain"`
+}
+
+// Tiers count by re-query tier.
+type Tiers struct {
+	// Without any re-query: a late answer.
+	Without int `json:"without"`
+	First   int `json:"tier1s"`
+	Second  int `json:"tier4s"`
+	Third   int `json:"tier16s"`
+}
+
+func (t *Tiers) add(query int) {
+	switch query {
+	case 0:
+		t.Without++
+	case 1:
+		t.First++
+	case 2:
+		t.Second++
+	default:
+		t.Third++
+	}
 }
 
 func (j *judge) count() Counts {
@@ -102,7 +124,7 @@ func (c *Counts) dossier(d *dossier) {
 	if d.had(payment.EventUnknown) {
 		c.Unknown++
 		if d.outcome != nil {
-			c.Resolved[d.asked]++
+			c.Resolved.add(d.asked)
 		}
 	}
 }

@@ -50,6 +50,11 @@ type Config struct {
 	Progress func(Progress)
 	// Say is told what is being done, in a few words; nil for nobody.
 	Say func(what string)
+
+	// behaviour replaces that of the channel, and extra are told beside the stories:
+	// tests lie with them, to see the verdict fail on a real run.
+	behaviour string
+	extra     []story
 }
 
 // Progress is where a demo stands, as far as the topics tell.
@@ -150,11 +155,11 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return Report{}, err
 	}
 	begun := time.Now()
-	cfg.Fleet.SimBehaviour = fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"}`, latency)
+	cfg.Fleet.SimBehaviour = cmp.Or(cfg.behaviour, fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"}`, latency))
 	cfg.Fleet.Say = cfg.Say
 	f, err := fleet.Start(ctx, cfg.Fleet)
 	defer func() {
-		if cfg.Keep || err != nil || !report.Passed() {
+		if cfg.Keep || ctx.Err() == nil && (err != nil || !report.Passed()) {
 			report.Kept = f.Keep()
 		}
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -190,7 +195,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	}
 	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
 	topics := payment.NewTopics(cfg.Fleet.Prefix)
-	s := write(cfg.Commands, cfg.Seed, time.Now())
+	s := write(cfg.Commands, cfg.Seed, time.Now(), cfg.extra...)
 	r := &run{
 		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands),
 		tail: newTail(f.Client(), topics), begun: time.Now(),

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,8 @@ type Kill struct {
 func ParseKill(text string) (Kill, error) {
 	role, at, ok := strings.Cut(text, "@")
 	seconds, err := strconv.ParseFloat(at, 64)
-	if !ok || err != nil || seconds < 0 || (role != RoleSim && !slices.Contains(workerRoles, role)) {
+	const longest = 3600
+	if !ok || err != nil || !(seconds >= 0 && seconds <= longest) || (role != RoleSim && !slices.Contains(workerRoles, role)) {
 		return Kill{}, fmt.Errorf("--kill %q is not one: write ROLE@SECONDS, like outbox@7.5, with consumer, outbox, reconciler or sim", text)
 	}
 	return Kill{Role: role, At: time.Duration(seconds * float64(time.Second))}, nil
@@ -65,7 +67,7 @@ func planKills(cfg *Config, length time.Duration) []Kill {
 			kills = append(kills, Kill{Role: RoleSim, At: length/4 + time.Duration(random.Int64N(int64(length/2)))})
 		}
 	}
-	slices.SortStableFunc(kills, func(a, b Kill) int { return int((a.At - b.At) / time.Millisecond) })
+	slices.SortStableFunc(kills, func(a, b Kill) int { return cmp.Compare(a.At, b.At) })
 	return kills
 }
 

@@ -68,17 +68,20 @@ type script struct {
 	length  time.Duration
 }
 
-// write makes a script of about so many records. The same seed and start give
-// the same one.
-func write(records int, seed uint64, start time.Time) *script {
+// write makes a script of about so many records: every story at least once, the
+// extra ones exactly once. The same seed and start give the same script.
+func write(records int, seed uint64, start time.Time, extra ...story) *script {
 	w := &writer{
-		script: &script{length: lengthOf(records)}, random: rand.New(rand.NewPCG(seed, 1)), seed: seed,
+		script: &script{length: lengthOf(records)}, random: newRandom(seed), seed: seed,
 		start: start.UTC().Truncate(time.Millisecond),
 	}
 	total := 0
 	for i := range stories {
 		w.tell(&stories[i])
 		total += stories[i].weight
+	}
+	for i := range extra {
+		w.tell(&extra[i])
 	}
 	for w.script.count() < records {
 		w.tell(w.choose(total))
@@ -87,6 +90,8 @@ func write(records int, seed uint64, start time.Time) *script {
 	w.script.records = w.script.count()
 	return w.script
 }
+
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
 // lengthOf spreads the commands over some seconds, so that there is a middle to
 // kill workers in.
@@ -98,6 +103,17 @@ func (s *script) count() int {
 	n := len(s.deliveries)
 	for i := range s.triggers {
 		n += 1 + len(s.triggers[i].again)
+	}
+	return n
+}
+
+// ends is how many payments will have an end: all but those of strangers.
+func (s *script) ends() int {
+	n := 0
+	for _, p := range s.payments {
+		if p.command.Caller != stranger {
+			n++
+		}
 	}
 	return n
 }

@@ -107,6 +107,7 @@ func (j *judge) verdict() Verdict {
 		j.ended(d)
 	}
 	j.obligations()
+	j.shared()
 	j.fulfilled()
 	j.budget()
 	return Verdict{Counts: j.count(), Guarantees: j.held(), Violations: j.violations}
@@ -149,7 +150,7 @@ func (j *judge) foreign(d *dossier) bool {
 // outstanding says what is still to come, and nil when everything has: it is
 // what a run waits for.
 func (j *judge) outstanding() []string {
-	var missing []string
+	missing := []string{}
 	for _, v := range j.archive.arrivals {
 		if !answered(v) && !j.waitsForOutcome(v) {
 			missing = append(missing, "an answer to "+placeOf(v.record).String())

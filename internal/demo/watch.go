@@ -139,7 +139,7 @@ func (w *watcher) tell() {
 	sent, due, pending, finished := w.run.player.progress()
 	p := Progress{
 		Phase: "publishing", Elapsed: time.Since(w.run.begun), Published: sent, Of: w.run.script.records,
-		Payments: len(w.run.script.payments), Replies: w.replies, DeadLetters: w.dead,
+		Payments: w.run.script.ends(), Replies: w.replies, DeadLetters: w.dead,
 	}
 	switch {
 	case finished:

@@ -58,6 +58,7 @@ func (c KafkaConfig) Validate() error {
 // Kafka is a running embedded broker.
 type Kafka struct {
 	cluster *kfake.Cluster
+	ghosts  *ghosts
 	lock    *folderlock.Lock // nil without a data folder
 }
 
@@ -92,6 +93,10 @@ func StartKafka(cfg KafkaConfig) (*Kafka, error) {
 	if k.cluster, err = kfake.NewCluster(opts...); err != nil {
 		return nil, errors.Join(fmt.Errorf("start embedded kafka: %w", err), k.unlock())
 	}
+	if k.ghosts, err = watchGhosts(k.cluster, cfg.Log); err != nil {
+		k.cluster.Close()
+		return nil, errors.Join(err, k.unlock())
+	}
 	return k, nil
 }
 
@@ -107,6 +112,7 @@ func (k *Kafka) Brokers() []string { return k.cluster.ListenAddrs() }
 
 // Close writes everything out and stops the broker.
 func (k *Kafka) Close() error {
+	k.ghosts.close()
 	k.cluster.Close()
 	return k.unlock()
 }

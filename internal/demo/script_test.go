@@ -1,0 +1,142 @@
+package demo
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/payment"
+)
+
+var begin = time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
+
+// The same seed is the same run; another seed has other keys.
+func TestScript_FollowsFromItsSeed(t *testing.T) {
+	t.Parallel()
+	values := func(seed uint64) []string {
+		var out []string
+		for _, d := range write(800, seed, begin).deliveries {
+			m := d.message("t")
+			out = append(out, string(m.Key)+string(m.Value))
+		}
+		return out
+	}
+	require.Equal(t, values(5), values(5))
+	require.NotEqual(t, values(5), values(6))
+}
+
+// Every story is in every script, its deliveries lie inside the time, and about
+// as many records are published as asked for.
+func TestScript_HasEveryStory(t *testing.T) {
+	t.Parallel()
+	for _, records := range []int{100, 4000} {
+		s := write(records, 3, begin)
+		told := map[string]bool{}
+		for _, p := range s.payments {
+			told[p.story] = true
+		}
+		for _, story := range stories {
+			if story.name != "unreadable" {
+				require.True(t, told[story.name], story.name)
+			}
+		}
+		require.GreaterOrEqual(t, s.records, records)
+		require.Less(t, s.records, records+60)
+		for _, d := range s.deliveries {
+			require.GreaterOrEqual(t, d.at, time.Duration(0))
+			require.LessOrEqual(t, d.at, s.length+5*time.Second)
+		}
+	}
+}
+
+// What the stories say about a payment is what a consumer makes of it: faults are
+// ones that the channel knows, and only invalid commands are invalid.
+func TestScript_SaysWhatItMeans(t *testing.T) {
+	t.Parallel()
+	for _, p := range write(4000, 4, begin).payments {
+		if fault := p.command.Metadata["sim"]; fault != "" {
+			_, err := sim.ParseFaults(fault, 1)
+			require.NoError(t, err, p.story)
+		}
+		_, err := payment.DecodeCommand(p.command.AppendJSON(nil))
+		if p.story == "invalid" {
+			require.Error(t, err, p.story)
+		} else {
+			require.NoError(t, err, p.story)
+		}
+	}
+}
+
+// Records for the dead-letter topic name no payment, or not the one of their key.
+func TestScript_GarbageCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, make := range garbage {
+		key, value := make("8e03978e-40d5-43e8-bc93-6894a57f9324")
+		decoded := payment.Decode(value)
+		require.False(t, decoded.Identified && decoded.KeyMatches([]byte(key)), "%s", value)
+	}
+}
+
+// A trigger fires once, at its own event, and its repeats come later.
+func TestPlayer_PublishesAfterEvents(t *testing.T) {
+	t.Parallel()
+	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin}
+	first := w.payment(endsCharged, "")
+	w.when(first, payment.EventSucceeded, w.sameOrder(first, endsSecond), time.Hour)
+	require.Equal(t, 2, w.script.count())
+	p := newPlayer(w.script, nil, "t")
+	p.begun = time.Now()
+	p.heard(first.id(), payment.EventUnknown)
+	batch, left := p.take(time.Second)
+	require.Empty(t, batch)
+	require.True(t, left)
+	p.heard(first.id(), payment.EventSucceeded)
+	p.heard(first.id(), payment.EventSucceeded)
+	batch, left = p.take(time.Second)
+	require.Len(t, batch, 1)
+	require.True(t, left)
+	batch, left = p.take(2 * time.Hour)
+	require.Len(t, batch, 1)
+	require.False(t, left)
+}
+
+func TestParseKill(t *testing.T) {
+	t.Parallel()
+	kill, err := ParseKill("outbox@7.5")
+	require.NoError(t, err)
+	require.Equal(t, Kill{Role: RoleOutbox, At: 7500 * time.Millisecond}, kill)
+	for _, text := range []string{"", "outbox", "outbox@", "outbox@-1", "outbox@soon", "postgres@1", "outbox@NaN", "outbox@1e300"} {
+		_, err := ParseKill(text)
+		require.ErrorContains(t, err, "ROLE@SECONDS", text)
+	}
+}
+
+// Without a wish one worker of each role is killed, in the middle; kills at random
+// moments follow from the seed and go over all roles.
+func TestPlanKills(t *testing.T) {
+	t.Parallel()
+	length := 12 * time.Second
+	plan := func(cfg Config) []Kill { return planKills(&cfg, length) }
+	middle := plan(Config{Seed: 1})
+	require.Len(t, middle, 3)
+	for _, k := range middle {
+		require.Greater(t, k.At, length/4)
+		require.Less(t, k.At, length)
+	}
+	require.Empty(t, plan(Config{Kills: -1}))
+	require.Len(t, plan(Config{Kill: []Kill{{Role: RoleSim}}}), 1)
+	require.Len(t, plan(Config{KillSim: true}), 4)
+	many := plan(Config{Seed: 1, Kills: 8, KillSim: true})
+	require.Equal(t, many, plan(Config{Seed: 1, Kills: 8, KillSim: true}))
+	require.NotEqual(t, many, plan(Config{Seed: 2, Kills: 8, KillSim: true}))
+	roles := map[string]int{}
+	for i, k := range many {
+		roles[k.Role]++
+		if i > 0 {
+			require.GreaterOrEqual(t, k.At, many[i-1].At)
+		}
+	}
+	require.Equal(t, map[string]int{RoleConsumer: 2, RoleOutbox: 2, RoleReconciler: 2, RoleSim: 2}, roles)
+}

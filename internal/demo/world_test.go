@@ -1,0 +1,204 @@
+package demo
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// world is a run that went as it should, to be spoilt by a test.
+type world struct {
+	t        *testing.T
+	evidence Evidence
+	expected []expectation
+	topics   payment.Topics
+	now      time.Time
+	offsets  map[string]int64
+	versions map[uuid.UUID]int
+	orders   int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{
+		t: t, topics: payment.NewTopics(""), now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC),
+		offsets: map[string]int64{}, versions: map[uuid.UUID]int{},
+	}
+}
+
+// tick lets time pass.
+func (w *world) tick() time.Time {
+	w.now = w.now.Add(100 * time.Millisecond)
+	return w.now
+}
+
+// command is a valid one, for an order of its own.
+func (w *world) command(change ...func(*payment.Command)) payment.Command {
+	w.orders++
+	c := payment.Command{
+		IdempotencyKey: uuid.New(), Caller: "shop", Operation: payment.OperationCharge, OrderID: "order-" + strconv.Itoa(w.orders),
+		Amount: 1999, Currency: "EUR", CustomerID: "cust-7", PaymentMethod: "tok_visa", Channel: "sim", IssuedAt: w.tick(),
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	return c
+}
+
+func (w *world) record(topic string, key, value []byte, headers ...string) kafka.Record {
+	r := kafka.Record{Topic: topic, Partition: 3, Offset: w.offsets[topic], Time: w.tick(), Key: key, Value: value}
+	w.offsets[topic]++
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Headers = append(r.Headers, kafka.Header{Key: headers[i], Value: []byte(headers[i+1])})
+	}
+	return r
+}
+
+// deliver puts a command into its topic.
+func (w *world) deliver(c payment.Command) kafka.Record {
+	return w.deliverRaw([]byte(c.IdempotencyKey.String()), c.AppendJSON(nil))
+}
+
+func (w *world) deliverRaw(key, value []byte) kafka.Record {
+	r := w.record(w.topics.Commands, key, value)
+	w.evidence.Commands = append(w.evidence.Commands, r)
+	return r
+}
+
+// expect adds what the script says about a payment.
+func (w *world) expect(c payment.Command, e ends) {
+	w.expected = append(w.expected, expectation{c.Identity().PaymentID(), c.IdempotencyKey.String(), w.t.Name(), e})
+}
+
+// ask is a request that arrives at the channel, and ends in the status.
+func (w *world) ask(c payment.Command, status sim.Status) *sim.Charge {
+	at := w.tick()
+	charge := sim.Charge{
+		Content: sim.Content{
+			Amount: c.Amount, Currency: c.Currency, Order: c.OrderID, PaymentID: c.Identity().PaymentID().String(),
+		},
+		ProviderKey: c.Identity().ProviderKey(1), Status: status, Reference: "ch_" + c.OrderID, BookedAmount: c.Amount, BookedCurrency: c.Currency,
+		Requests: 1, Executions: 1, FirstAt: at, LastAt: at,
+	}
+	if status == sim.StatusSettled {
+		charge.Settled = 1
+	} else {
+		charge.Declined = 1
+	}
+	w.evidence.Ledger = append(w.evidence.Ledger, charge)
+	return &w.evidence.Ledger[len(w.evidence.Ledger)-1]
+}
+
+// tell publishes an event of the payment's next version.
+func (w *world) tell(c payment.Command, kind payment.EventType, state payment.State) payment.Event {
+	id := c.Identity().PaymentID()
+	w.versions[id]++
+	e := payment.Event{
+		PaymentID: id, Caller: c.Caller, Operation: c.Operation, IdempotencyKey: c.IdempotencyKey, OrderID: c.OrderID,
+		Obligation: c.ObligationOrDefault(), Amount: c.Amount, Currency: c.Currency, Channel: c.Channel, State: state,
+		Version: w.versions[id], Attempt: 1, OccurredAt: w.tick(),
+	}
+	if state.Terminal() {
+		e.ProviderReference = "ch_" + c.OrderID
+	}
+	w.evidence.Events = append(w.evidence.Events, w.record(w.topics.Events, []byte(c.IdempotencyKey.String()), e.AppendJSON(nil),
+		"ce_id", payment.EventID(id, e.Version, kind).String(), "ce_type", string(kind), "ce_subject", id.String()))
+	return e
+}
+
+// answer replies to a delivery.
+func (w *world) answer(to kafka.Record, c payment.Command, kind payment.ReplyKind, change ...func(*payment.Reply)) {
+	id := c.Identity().PaymentID()
+	r := payment.Reply{
+		Kind: kind, Caller: c.Caller, Operation: c.Operation, IdempotencyKey: c.IdempotencyKey, PaymentID: id, State: payment.Pending,
+		Version: w.versions[id], Replayed: kind == payment.ReplyReplayed || kind == payment.ReplyPending,
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	w.evidence.Replies = append(w.evidence.Replies, w.record(w.topics.Replies, []byte(c.IdempotencyKey.String()), r.AppendJSON(nil),
+		"ce_id", payment.ReplyID(to.Topic, to.Partition, to.Offset, to.Time, kind).String(), "ce_type", kind.CEType(), "ce_subject", id.String()))
+}
+
+func withOutcome(e payment.Event) func(*payment.Reply) {
+	return func(r *payment.Reply) {
+		r.State = e.State
+		r.Outcome = &payment.Outcome{State: e.State, ProviderReference: e.ProviderReference, Cause: e.Cause, OccurredAt: e.OccurredAt}
+	}
+}
+
+func withCode(code payment.Code, blockedBy *uuid.UUID, replayed bool) func(*payment.Reply) {
+	return func(r *payment.Reply) {
+		r.State, r.Code, r.BlockedBy, r.Replayed = payment.Rejected, code, blockedBy, replayed
+	}
+}
+
+// bury puts a record into the dead-letter topic.
+func (w *world) bury(r kafka.Record, reason payment.DeadLetterReason) {
+	w.evidence.DeadLetters = append(w.evidence.DeadLetters, w.record(w.topics.DeadLetter, r.Key, r.Value, "dl_reason", string(reason),
+		"dl_topic", r.Topic, "dl_partition", strconv.Itoa(r.Partition), "dl_offset", strconv.FormatInt(r.Offset, 10)))
+}
+
+// charged is a payment that succeeds, with the delivery and its event.
+func (w *world) charged(c payment.Command) (kafka.Record, payment.Event) {
+	r := w.deliver(c)
+	w.ask(c, sim.StatusSettled)
+	e := w.tell(c, payment.EventSucceeded, payment.Succeeded)
+	w.answer(r, c, payment.ReplyOutcome, withOutcome(e))
+	w.expect(c, endsCharged)
+	return r, e
+}
+
+// declined is a payment that is declined.
+func (w *world) declined(c payment.Command) (kafka.Record, payment.Event) {
+	r := w.deliver(c)
+	w.ask(c, sim.StatusDeclined)
+	e := w.tell(c, payment.EventDeclined, payment.Declined)
+	w.answer(r, c, payment.ReplyOutcome, withOutcome(e))
+	w.expect(c, endsDeclined)
+	return r, e
+}
+
+// second is another key for the order of a payment, refused.
+func (w *world) second(of payment.Command, code payment.Code) (payment.Command, kafka.Record) {
+	c := of
+	c.IdempotencyKey = uuid.New()
+	r := w.deliver(c)
+	by := of.Identity().PaymentID()
+	w.answer(r, c, payment.ReplyRejected, withCode(code, &by, false))
+	w.expect(c, endsSecond)
+	return c, r
+}
+
+// judge runs every check.
+func (w *world) judge() Verdict { return newJudge(&w.evidence, w.expected, time.Minute).verdict() }
+
+// requireClean says that the judge finds nothing.
+func (w *world) requireClean() Verdict {
+	w.t.Helper()
+	v := w.judge()
+	require.Empty(w.t, v.Violations)
+	require.Empty(w.t, newJudge(&w.evidence, nil, 0).outstanding())
+	return v
+}
+
+// requireBroken says that the judge finds the guarantee broken, at the key if
+// there is one.
+func (w *world) requireBroken(guarantee string, key uuid.UUID) {
+	w.t.Helper()
+	v := w.judge()
+	require.False(w.t, v.Holds())
+	for _, found := range v.Violations {
+		if found.Guarantee == guarantee && (key == uuid.Nil || found.Key == key.String()) {
+			return
+		}
+	}
+	require.Failf(w.t, "not found", "%s at %s among %v", guarantee, key, v.Violations)
+}

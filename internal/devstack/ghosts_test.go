@@ -1,0 +1,73 @@
+package devstack_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/settleonce/settleonce/internal/devstack"
+)
+
+// A member that is killed while it waits for the answer to its join must not
+// keep its partitions: the others get them within a session. Whether the broker
+// notices by itself is a matter of luck, so there are several groups.
+func TestKafkaRemovesMembersKilledWhileJoining(t *testing.T) {
+	t.Parallel()
+	k := startKafka(t, devstack.KafkaConfig{})
+	admin := client(t, k)
+	createTopic(t, admin, "shared")
+	groups := make([]string, 8)
+	for i := range groups {
+		groups[i] = fmt.Sprintf("group-%d", i)
+		survivor := client(t, k, kgo.ConsumerGroup(groups[i]), kgo.ConsumeTopics("shared"), kgo.SessionTimeout(6*time.Second),
+			kgo.RebalanceTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond), kgo.Balancers(kgo.RangeBalancer()))
+		go survivor.PollFetches(t.Context())
+	}
+	stable := func(want int) func() bool {
+		return func() bool {
+			request := kmsg.NewPtrDescribeGroupsRequest()
+			request.Groups = groups
+			response, err := request.RequestWith(t.Context(), admin)
+			require.NoError(t, err)
+			for _, g := range response.Groups {
+				if g.State != "Stable" || len(g.Members) != want {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	require.Eventually(t, stable(1), 20*time.Second, 20*time.Millisecond)
+	for _, group := range groups {
+		joinAndDie(t, k.Brokers()[0], group)
+	}
+	require.Eventually(t, stable(2), 20*time.Second, 5*time.Millisecond, "the ghosts never became members")
+	require.Eventually(t, stable(1), 30*time.Second, 20*time.Millisecond, "a ghost stays")
+}
+
+// joinAndDie sends a join and resets the connection without waiting.
+func joinAndDie(t *testing.T, address, group string) {
+	t.Helper()
+	request := kmsg.NewPtrJoinGroupRequest()
+	request.Version, request.Group, request.ProtocolType = 1, group, "consumer"
+	request.SessionTimeoutMillis, request.RebalanceTimeoutMillis = 6000, 6000
+	meta := kmsg.NewConsumerMemberMetadata()
+	meta.Topics = []string{"shared"}
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	protocol.Name, protocol.Metadata = "range", meta.AppendTo(nil)
+	request.Protocols = append(request.Protocols, protocol)
+	var dialer net.Dialer
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	require.NoError(t, err)
+	_, err = conn.Write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("ghost")).AppendRequest(nil, request, 1))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+}
