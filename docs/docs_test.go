@@ -91,6 +91,18 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// runbook is a link of an alert to a heading of these pages.
+var runbook = regexp.MustCompile(`runbook_url: \S+/docs/(\w+\.md)#(\S+)`)
+
+func TestRunbooksOfAlertsAreThere(t *testing.T) {
+	t.Parallel()
+	found := runbook.FindAllStringSubmatch(read(t, "../deploy/prometheus/alerts.yml"), -1)
+	require.NotEmpty(t, found)
+	for _, match := range found {
+		require.Contains(t, anchors(read(t, match[1])), match[2])
+	}
+}
+
 // existing is a file that stands for the target: a folder needs no more than to
 // be there.
 func existing(target string) string {

@@ -220,7 +220,7 @@ func snapshotOf(s *store.Store) telemetry.SnapshotFunc {
 		}
 		snapshot := telemetry.Snapshot{
 			OldestUnresolved: make(map[string]time.Duration), RetryQueue: make(map[string]int64), ReviewItems: o.Reviews,
-			OutboxPending: o.Outbox, OutboxParked: o.OutboxParked, OutboxOldest: o.OutboxOldest,
+			OutboxPending: o.Outbox, OutboxParked: o.OutboxParked, OutboxOldest: o.OutboxOldest, Suspect: o.Suspect,
 		}
 		ages := make(map[[2]string]int64)
 		for _, c := range o.Open {

@@ -16,8 +16,11 @@ type Overview struct {
 	Open []OpenCount
 	// Outbox counts messages on their way, parked ones included, up to 100,000.
 	Outbox, OutboxParked int64
-	// OutboxOldest is the age of the oldest message on its way.
+	// OutboxOldest is the age of the oldest message that can be published: neither
+	// a parked one counts, nor what waits behind it.
 	OutboxOldest time.Duration
+	// Suspect says that commits may have been lost, and nobody has acknowledged it.
+	Suspect bool
 	// Reviews counts open items by kind.
 	Reviews map[string]int64
 	// Channels holds the budget and breaker of each channel.
@@ -57,53 +60,63 @@ CROSS JOIN LATERAL (SELECT state FROM settleonce.payments WHERE id = o.payment O
 GROUP BY 1, 2, 3`
 	countOutbox = `
 SELECT count(*), count(*) FILTER (WHERE parked_reason IS NOT NULL),
-       coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8
-FROM (SELECT parked_reason, created_at FROM settleonce.outbox LIMIT 100000) AS o`
+       coalesce(extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE parked_reason IS NULL AND NOT waits)), 0)::float8
+FROM (SELECT parked_reason, created_at, coalesce((shard, aggregatetype, aggregateid) IN (
+        SELECT shard, aggregatetype, aggregateid FROM settleonce.outbox WHERE parked_reason IS NOT NULL AND aggregateid IS NOT NULL
+      ), false) AS waits FROM settleonce.outbox LIMIT 100000) AS o`
 	countReviews  = `SELECT kind, count(*) FROM settleonce.review_items WHERE closed_at IS NULL GROUP BY kind`
 	countChannels = `SELECT channel, tokens, open_until > clock_timestamp() FROM settleonce.channel_budgets`
+	askSuspect    = `SELECT suspect <> '' FROM settleonce.installation`
 )
 
 // Overview asks for the gauges, in one round trip.
 func (s *Store) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{Reviews: make(map[string]int64)}
 	b := &pgx.Batch{}
-	b.Queue(countOpen).Query(func(rows pgx.Rows) error {
-		return scanEach(rows, func() error {
-			var c OpenCount
-			var oldest float64
-			err := rows.Scan(&c.State, &c.Age, &c.Queries, &c.Waiting, &c.Count, &oldest)
-			c.Oldest = seconds(oldest)
-			o.Open = append(o.Open, c)
-			return err
-		})
-	})
+	queueEach(b, countOpen, o.scanOpen)
 	b.Queue(countOutbox).QueryRow(func(row pgx.Row) error {
 		var oldest float64
 		err := row.Scan(&o.Outbox, &o.OutboxParked, &oldest)
 		o.OutboxOldest = seconds(oldest)
 		return err
 	})
-	b.Queue(countReviews).Query(func(rows pgx.Rows) error {
-		return scanEach(rows, func() error {
-			var kind string
-			var n int64
-			err := rows.Scan(&kind, &n)
-			o.Reviews[kind] = n
-			return err
-		})
-	})
-	b.Queue(countChannels).Query(func(rows pgx.Rows) error {
-		return scanEach(rows, func() error {
-			var c ChannelOverview
-			err := rows.Scan(&c.Channel, &c.Tokens, &c.BreakerOpen)
-			o.Channels = append(o.Channels, c)
-			return err
-		})
-	})
+	queueEach(b, countReviews, o.scanReviews)
+	queueEach(b, countChannels, o.scanChannel)
+	b.Queue(askSuspect).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Suspect) })
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return Overview{}, fmt.Errorf("read the overview: %w", err)
 	}
 	return o, nil
+}
+
+func queueEach(b *pgx.Batch, sql string, scan func(pgx.Rows) error) {
+	b.Queue(sql).Query(func(rows pgx.Rows) error {
+		return scanEach(rows, func() error { return scan(rows) })
+	})
+}
+
+func (o *Overview) scanOpen(rows pgx.Rows) error {
+	var c OpenCount
+	var oldest float64
+	err := rows.Scan(&c.State, &c.Age, &c.Queries, &c.Waiting, &c.Count, &oldest)
+	c.Oldest = seconds(oldest)
+	o.Open = append(o.Open, c)
+	return err
+}
+
+func (o *Overview) scanReviews(rows pgx.Rows) error {
+	var kind string
+	var n int64
+	err := rows.Scan(&kind, &n)
+	o.Reviews[kind] = n
+	return err
+}
+
+func (o *Overview) scanChannel(rows pgx.Rows) error {
+	var c ChannelOverview
+	err := rows.Scan(&c.Channel, &c.Tokens, &c.BreakerOpen)
+	o.Channels = append(o.Channels, c)
+	return err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -27,8 +27,11 @@ type Snapshot struct {
 	RetryQueue map[string]int64
 	// OutboxPending counts messages on their way, parked ones included.
 	OutboxPending, OutboxParked int64
-	// OutboxOldest is the age of the oldest message on its way.
+	// OutboxOldest is the age of the oldest message that can be published, parked
+	// ones and what waits behind them left out.
 	OutboxOldest time.Duration
+	// Suspect says that commits may have been lost, and nobody has acknowledged it.
+	Suspect bool
 	// ReviewItems counts open items by kind.
 	ReviewItems map[string]int64
 	// Channels is the retry budget and the breaker of each channel.
@@ -79,14 +82,15 @@ type snapshotCollector struct {
 }
 
 var snapshotDescs = struct {
-	unresolved, oldest, retry, pending, parked, outboxAge, review, tokens, breaker *prometheus.Desc
+	unresolved, oldest, retry, pending, parked, outboxAge, suspect, review, tokens, breaker *prometheus.Desc
 }{
 	unresolved: describe("unresolved_payments", "Open payments by state and age.", "state", "age"),
 	oldest:     describe("unresolved_oldest_age_seconds", "Age of the oldest open payment, by state.", "state"),
 	retry:      describe("retry_queue_payments", "Payments that wait for a query, by tier.", "tier"),
 	pending:    describe("outbox_pending_messages", "Messages in the outbox that are not published (counted up to 100,000)."),
 	parked:     describe("outbox_parked_messages", "Messages in the outbox that cannot be published as they are."),
-	outboxAge:  describe("outbox_oldest_age_seconds", "Age of the oldest message in the outbox."),
+	outboxAge:  describe("outbox_oldest_age_seconds", "Age of the oldest message in the outbox that can be published."),
+	suspect:    describe("installation_suspect", "1 while commits may have been lost and nobody has acknowledged it (settleonce recover)."),
 	review:     describe("review_items", "Open review items, by kind.", "kind"),
 	tokens:     describe("query_budget_available", "Queries that the retry budget allows now.", "channel"),
 	breaker:    describe("breaker_open", "1 while the breaker of a channel is open.", "channel"),
@@ -100,7 +104,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func (c *snapshotCollector) Describe(ch chan<- *prometheus.Desc) {
 	d := snapshotDescs
 	for _, desc := range []*prometheus.Desc{
-		d.unresolved, d.oldest, d.retry, d.pending, d.parked, d.outboxAge, d.review, d.tokens, d.breaker,
+		d.unresolved, d.oldest, d.retry, d.pending, d.parked, d.outboxAge, d.suspect, d.review, d.tokens, d.breaker,
 	} {
 		ch <- desc
 	}
@@ -129,6 +133,7 @@ func (c *snapshotCollector) Collect(ch chan<- prometheus.Metric) {
 	set(snapshotDescs.pending, float64(s.OutboxPending))
 	set(snapshotDescs.parked, float64(s.OutboxParked))
 	set(snapshotDescs.outboxAge, s.OutboxOldest.Seconds())
+	set(snapshotDescs.suspect, boolValue(s.Suspect))
 	for kind, n := range s.ReviewItems {
 		set(snapshotDescs.review, float64(n), kind)
 	}

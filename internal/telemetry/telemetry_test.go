@@ -39,7 +39,7 @@ func someSnapshot(context.Context) (telemetry.Snapshot, error) {
 		Unresolved:       []telemetry.UnresolvedCount{{State: "unknown", Age: "1m-15m", Count: 4}},
 		OldestUnresolved: map[string]time.Duration{"unknown": 5 * time.Minute},
 		RetryQueue:       map[string]int64{"1s": 2},
-		OutboxPending:    7, OutboxParked: 1, OutboxOldest: time.Second,
+		OutboxPending:    7, OutboxParked: 1, OutboxOldest: time.Second, Suspect: true,
 		ReviewItems: map[string]int64{"conflict": 1},
 		Channels:    []telemetry.ChannelState{{Channel: "sim", Tokens: 2.5, BreakerOpen: true}},
 	}, nil
@@ -70,6 +70,17 @@ func TestMetricNamesFollowTheRules(t *testing.T) {
 		require.True(t, strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_"), name)
 	}
 	require.GreaterOrEqual(t, ours, 30)
+}
+
+func TestSuspectInstallationIsOne(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("v1")
+	m.CollectSnapshot(someSnapshot, zerolog.Nop())
+	require.NoError(t, testutil.GatherAndCompare(m.Registry(), strings.NewReader(`
+# HELP settleonce_installation_suspect 1 while commits may have been lost and nobody has acknowledged it (settleonce recover).
+# TYPE settleonce_installation_suspect gauge
+settleonce_installation_suspect 1
+`), "settleonce_installation_suspect"))
 }
 
 func TestNilMetricsDoNothing(t *testing.T) {
