@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -268,18 +269,21 @@ func (c *chaos) write(ctx context.Context, key string, rng *rand.Rand) (version 
 
 var errRollBack = errors.New("roll back")
 
-// disturb starts and stops relays, lets leases run out under them and loses
-// answers of the brokers.
+// disturb starts and stops relays, lets leases run out under them, breaks their
+// database connections and loses answers of the brokers.
 func (c *chaos) disturb() {
 	var faults kafkatest.Faults
-	relays := []*actor{c.run1(&faults), c.run1(&faults)}
+	relays := []*actor{c.launch(&faults), c.launch(&faults)}
 	for time.Now().Before(c.until) {
-		switch c.rng.IntN(6) {
+		switch c.rng.IntN(7) {
 		case 0:
 			i := c.rng.IntN(len(relays))
 			relays[i].stop()
-			relays[i] = c.run1(&faults)
+			relays[i] = c.launch(&faults)
 		case 1:
+			_, err := c.pool.Exec(c.t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", c.name)
+			require.NoError(c.t, err)
+		case 2:
 			faults.Lose(apiProduce, 1+c.rng.IntN(2))
 		default: // a lease runs out although its owner works
 			_, err := c.pool.Exec(c.t.Context(), "UPDATE settleonce.outbox_shards SET lease_until = '-infinity' WHERE shard = ANY($1)",
@@ -296,7 +300,21 @@ func (c *chaos) disturb() {
 	}
 }
 
-func (c *chaos) run1(faults *kafkatest.Faults) *actor {
+// ownPool is a pool whose connections can be told from those of the writers.
+func (s *stage) ownPool() *pgxpool.Pool {
+	s.t.Helper()
+	config := s.pool.Config()
+	config.ConnConfig.RuntimeParams["application_name"] = s.name
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(s.t.Context()), config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(pool.Close)
+	return pool
+}
+
+func (c *chaos) launch(faults *kafkatest.Faults) *actor {
 	c.t.Helper()
-	return c.stage.run(c.relay(faults.Dial, func(cfg *RelayConfig) { cfg.BatchSize = 1 + c.rng.IntN(50) }))
+	return c.stage.run(c.relay(faults.Dial, func(cfg *RelayConfig) {
+		cfg.BatchSize = 1 + c.rng.IntN(50)
+		cfg.Pool = c.ownPool()
+	}))
 }

@@ -63,11 +63,16 @@ func (r *Relay) Wake() {
 }
 
 // Run relays until ctx ends: then it finishes what it is publishing, marks it
-// and gives its leases back. It returns nil after that, and an error only when
-// the installation does not fit; trouble with the database or the brokers is
-// waited out, and counted in Stats. It must not be called twice.
+// and gives its leases back. It returns nil after that, and an error only at the
+// start, when the database cannot be reached or was installed in another way;
+// later trouble with the database or the brokers is waited out, and counted in
+// Stats. It must not be called twice.
 func (r *Relay) Run(ctx context.Context) error {
-	if err := r.checkInstallation(ctx); err != nil {
+	err := r.checkInstallation(ctx)
+	if err == nil {
+		err = r.forget(ctx)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -99,11 +104,11 @@ func (r *Relay) checkInstallation(ctx context.Context) error {
 	if err := r.cfg.Pool.QueryRow(ctx, shardsSQL).Scan(&installed, &rows); err != nil {
 		return fmt.Errorf("read how the outbox is divided (is the database migrated?): %w", err)
 	}
-	if installed != Shards || rows != Shards {
-		return fmt.Errorf("this database's outbox was installed with %d shards (%d leases), this program has %d: "+
-			"run the version that installed it, the number cannot change under rows that wait", installed, rows, Shards)
+	if installed == Shards && rows == Shards {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("this database's outbox was installed with %d shards (%d leases), this program has %d: "+
+		"run the version that installed it, the number cannot change under rows that wait", installed, rows, Shards)
 }
 
 func jitter(d time.Duration) time.Duration {

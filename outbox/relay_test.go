@@ -333,6 +333,31 @@ func TestWakerCoalesces(t *testing.T) {
 	require.Zero(t, w.Failures())
 }
 
+// Wake-ups carry the messages where the poll is slow, also after the listening
+// connection broke.
+func TestWakeUpsReachTheRelay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	relay := s.start(func(c *RelayConfig) { c.Poll, c.Pool = time.Hour, s.ownPool() })
+	w := NewWaker(s.pool)
+	s.runWaker(w)
+	s.owns(relay.Relay, Shards)
+	version := 0
+	flows := func() {
+		s.eventually("a wake-up arrives", func() bool {
+			version++
+			s.enqueue(s.message(s.events, "k", version))
+			w.Wake()
+			return relay.Stats().Published >= 1
+		})
+		relay.stats.published.Store(0)
+	}
+	flows()
+	_, err := s.pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", s.name)
+	require.NoError(t, err)
+	flows()
+}
+
 func (s *stage) runWaker(w *Waker) (stop func()) {
 	ctx, cancel := contextWithCancel(s.t)
 	done := make(chan struct{})

@@ -117,6 +117,15 @@ func (r *Relay) claim(ctx context.Context, share int) error {
 	return nil
 }
 
+// forget takes this relay, and those that died long ago, off the list of the
+// living.
+func (r *Relay) forget(ctx context.Context) error {
+	if _, err := r.cfg.Pool.Exec(ctx, leaveSQL, r.owner); err != nil {
+		return fmt.Errorf("clear the list of relays: %w", err)
+	}
+	return nil
+}
+
 // leave gives everything back at the end of Run; what fails here ends by itself
 // with the lease.
 func (r *Relay) leave(ctx context.Context) {
@@ -124,7 +133,7 @@ func (r *Relay) leave(ctx context.Context) {
 	defer cancel()
 	err := r.release(ctx, r.board.shed(0))
 	if err == nil {
-		_, err = r.cfg.Pool.Exec(ctx, leaveSQL, r.owner)
+		err = r.forget(ctx)
 	}
 	if err != nil {
 		r.log.Warn().Err(err).Msg("outbox: could not give leases back, they run out by themselves")
