@@ -206,8 +206,23 @@ func (c *Consumer) count(o *store.Outcome, a *store.Arrival) {
 		m.Rejections(o.Code, 1)
 	case store.DeadLettered:
 		m.Commands(telemetry.ResultDeadLettered, 1)
-		if a.Dead != nil {
-			m.DeadLetters(a.Dead.Reason, 1)
-		}
+	}
+	if reason, dead := deadReason(o, a); dead {
+		m.DeadLetters(reason, 1)
+	}
+}
+
+// deadReason is why a dead letter was written for an arrival: a stale command is
+// answered and has one too (G14).
+func deadReason(o *store.Outcome, a *store.Arrival) (payment.DeadLetterReason, bool) {
+	switch {
+	case o.Verdict == store.Rejected && o.Code == payment.CodeStaleCommand:
+		return payment.DeadStale, true
+	case o.Verdict != store.DeadLettered:
+		return "", false
+	case a.Dead != nil:
+		return a.Dead.Reason, true
+	default:
+		return payment.DeadUnstorable, true // nothing was wrong with it before the database saw it
 	}
 }

@@ -292,7 +292,7 @@ func (d *decoder) judge() Decoded {
 	result := Decoded{Identity: d.command.Identity(), Identified: true}
 	switch err := d.content(); {
 	case len(d.text) > MaxCommandBytes:
-		result.Err = &CommandError{Reason: DeadTooLarge, Problem: "must be at most 65536 bytes"}
+		result.Err = &CommandError{Problem: "must be at most 65536 bytes"}
 	case err != nil:
 		result.Err = err
 	default:

@@ -109,16 +109,13 @@ type DeadLetterReason string
 
 // The reasons of dead letters.
 const (
-	DeadUnreadable     DeadLetterReason = "unreadable"      // not JSON, not UTF-8, not one object
-	DeadInvalid        DeadLetterReason = "invalid"         // readable with its identity, but breaks a rule
-	DeadNoKey          DeadLetterReason = "no_key"          // no usable idempotencyKey or caller
-	DeadKeyMismatch    DeadLetterReason = "key_mismatch"    // the record's key is not the body's
-	DeadStale          DeadLetterReason = "stale"           // older than the window (G14)
-	DeadUnstorable     DeadLetterReason = "unstorable"      // the database refuses its content
-	DeadForeignCaller  DeadLetterReason = "foreign_caller"  // the topic is not this caller's (G12)
-	DeadNullValue      DeadLetterReason = "null_value"      // a record without a value
-	DeadTooLarge       DeadLetterReason = "too_large"       // above the limit for commands
-	DeadUnknownVersion DeadLetterReason = "unknown_version" // a schema version from the future
+	DeadUnreadable    DeadLetterReason = "unreadable"     // not JSON, not UTF-8, not one object
+	DeadNoKey         DeadLetterReason = "no_key"         // no usable idempotencyKey or caller
+	DeadKeyMismatch   DeadLetterReason = "key_mismatch"   // the record's key is not the body's
+	DeadStale         DeadLetterReason = "stale"          // older than the window (G14)
+	DeadUnstorable    DeadLetterReason = "unstorable"     // the database refuses its content
+	DeadForeignCaller DeadLetterReason = "foreign_caller" // the topic is not this caller's (G12)
+	DeadNullValue     DeadLetterReason = "null_value"     // a record without a value
 )
 
 // Topics are the topic names, each with the configured prefix.

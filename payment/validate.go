@@ -22,7 +22,8 @@ const (
 
 // CommandError says why a command is not one, and what to change.
 type CommandError struct {
-	// Reason goes into the dead letter if the command cannot be answered.
+	// Reason goes into the dead letter when the command cannot be answered; empty
+	// where it can be, since its key was read.
 	Reason DeadLetterReason
 	// Field is the JSON name of the field that is wrong; empty for the whole value.
 	Field string
@@ -69,7 +70,7 @@ const (
 )
 
 func problem(field, sentence string) *CommandError {
-	return &CommandError{Reason: DeadInvalid, Field: field, Problem: sentence}
+	return &CommandError{Field: field, Problem: sentence}
 }
 
 // identityProblem checks what is needed to name the payment (B17).

@@ -129,8 +129,8 @@ func TestSchemaListsWhatTheDomainKnows(t *testing.T) {
 	}
 	reasons := load(t, schemas.DeadLetter).Properties["dl_reason"].Examples
 	for _, reason := range []payment.DeadLetterReason{
-		payment.DeadUnreadable, payment.DeadInvalid, payment.DeadNoKey, payment.DeadKeyMismatch, payment.DeadStale, payment.DeadUnstorable,
-		payment.DeadForeignCaller, payment.DeadNullValue, payment.DeadTooLarge, payment.DeadUnknownVersion,
+		payment.DeadUnreadable, payment.DeadNoKey, payment.DeadKeyMismatch, payment.DeadStale, payment.DeadUnstorable,
+		payment.DeadForeignCaller, payment.DeadNullValue,
 	} {
 		require.Contains(t, reasons, string(reason))
 	}
