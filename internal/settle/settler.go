@@ -257,6 +257,9 @@ func (s *Settler) commit(batch []item) {
 }
 
 func (s *Settler) count(a store.Applied) {
+	if a.Err != nil {
+		s.cfg.Logger.Error().Err(a.Err).Stringer("key", a.Before.Payment.Identity.Key).Msg("an answer cannot be stored; the sweep looks at its payment again")
+	}
 	if a.Change == nil || a.After.State == a.Before.Payment.State {
 		return
 	}

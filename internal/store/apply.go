@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,21 +34,44 @@ type Applied struct {
 	After  Payment
 	// Change is nil when nothing was changed.
 	Change *Change
+	// Err is why this step alone could not be stored; the others were.
+	Err error
 }
+
+// errImpossible marks a decision that the table of states forbids.
+var errImpossible = errors.New("no such transition")
 
 // Apply locks the payments of the steps, lets each decide, and stores all
 // changes, their history and their messages in one transaction (G7). This is the
 // one way in which a payment moves after its claim; every path to an outcome is
-// a Decide. Steps of the same payment are applied one after the other.
+// a Decide. Steps of the same payment are applied one after the other. A step
+// that cannot be stored whatever is tried does not stop the others: its Err says
+// why.
 func (s *Store) Apply(ctx context.Context, steps []Step) ([]Applied, error) {
 	out := make([]Applied, len(steps))
 	for _, round := range rounds(steps) {
-		err := retry(ctx, func() error { return s.applyRound(ctx, steps, round, out) })
-		if err != nil {
+		if err := s.applyOrBisect(ctx, steps, round, out); err != nil {
 			return nil, fmt.Errorf("apply %d changes: %w", len(round), err)
 		}
 	}
 	return out, nil
+}
+
+// applyOrBisect keeps one impossible change from holding up its group.
+func (s *Store) applyOrBisect(ctx context.Context, steps []Step, round []int, out []Applied) error {
+	err := retry(ctx, func() error { return s.applyRound(ctx, steps, round, out) })
+	switch {
+	case err == nil || !(badData(err) || errors.Is(err, errImpossible)):
+		return err
+	case len(round) == 1:
+		out[round[0]].Change, out[round[0]].Err = nil, err
+		return nil
+	}
+	half := len(round) / 2
+	if err := s.applyOrBisect(ctx, steps, round[:half], out); err != nil {
+		return err
+	}
+	return s.applyOrBisect(ctx, steps, round[half:], out)
 }
 
 // rounds splits the steps so that no payment appears twice in a round, in order.
@@ -230,7 +254,7 @@ func (w *changes) add(before Locked, c Change) (Payment, error) {
 	p := before.Payment
 	if c.To != 0 && c.To != p.State {
 		if !p.State.CanBecome(c.To) {
-			return p, fmt.Errorf("payment %s cannot become %s from %s", p.ID, c.To, p.State)
+			return p, fmt.Errorf("payment %s to %s from %s: %w", p.ID, c.To, p.State, errImpossible)
 		}
 		p.State = c.To
 	}

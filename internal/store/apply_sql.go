@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settleonce/settleonce/outbox"
@@ -76,15 +75,18 @@ func (w *changes) queue(b *pgx.Batch) {
 }
 
 // updatePayments writes under the lock and still names version and state it
-// decided on: a row that moved all the same fails the transaction (G9, G11).
+// decided on: a row that moved all the same fails the transaction (G9, G11). The
+// server must find that out, since the COMMIT is in the same round trip: it
+// divides by zero.
 const updatePayments = `
-UPDATE settleonce.payments p SET state = u.state, version = u.version, attempt = u.attempt, sends = u.sends,
+WITH stored AS (UPDATE settleonce.payments p SET state = u.state, version = u.version, attempt = u.attempt, sends = u.sends,
     provider_key = u.pk, provider_reference = u.ref, cause = u.cause, detail = u.detail, blocked_by = u.blocked,
     updated_at = u.updated, ended_at = u.ended
 FROM unnest($1::uuid[], $2::smallint[], $3::int[], $4::smallint[], $5::smallint[], $6::uuid[], $7::text[], $8::text[],
     $9::text[], $10::uuid[], $11::timestamptz[], $12::timestamptz[], $13::int[], $14::smallint[])
     AS u(id, state, version, attempt, sends, pk, ref, cause, detail, blocked, updated, ended, from_version, from_state)
-WHERE p.id = ANY (ARRAY[u.id]) AND p.version = u.from_version AND p.state = u.from_state`
+WHERE p.id = ANY (ARRAY[u.id]) AND p.version = u.from_version AND p.state = u.from_state RETURNING 1)
+SELECT 1 / (count(*) = cardinality($1::uuid[]))::int FROM stored`
 
 func (w *changes) queueUpdates(b *pgx.Batch) {
 	n := len(w.updates)
@@ -106,12 +108,7 @@ func (w *changes) queueUpdates(b *pgx.Batch) {
 		updated[i], ended[i] = timestamp(p.UpdatedAt), timestamp(p.EndedAt)
 	}
 	b.Queue(updatePayments, ids, states, versions, attempts, sends, pks, refs, causes, details, blocked, updated, ended,
-		fromVersions, fromStates).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() != int64(n) {
-			return fmt.Errorf("%d of %d payments moved under their lock", int64(n)-tag.RowsAffected(), n)
-		}
-		return nil
-	})
+		fromVersions, fromStates)
 }
 
 // queueEnded removes the open row and gives the hold back in the transaction

@@ -131,9 +131,11 @@ func (b *Budget) observe(r Report, now time.Time) {
 	if r.Answers > 0 && !r.AccountRefused {
 		b.Failures, b.OpenedCount, b.OpenUntil, b.OpenReason = 0, 0, time.Time{}, ""
 	}
+	if now.Before(b.OpenUntil) {
+		return // calls that were out when it opened say nothing new
+	}
 	b.Failures += r.Failures
 	switch {
-	case now.Before(b.OpenUntil):
 	case r.AccountRefused:
 		b.open(now, "the provider refuses our account: check the channel's credentials", accountPause, accountMaxPause)
 	case b.Failures >= breakerFailures || (b.OpenedCount > 0 && r.Failures > 0):

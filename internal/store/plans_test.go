@@ -258,4 +258,3 @@ func TestUpdatesStayHOT(t *testing.T) {
 	t.Logf("%d of %d updates were HOT", hot, updates)
 	require.GreaterOrEqual(t, hot*100, updates*90)
 }
-
