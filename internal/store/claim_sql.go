@@ -15,6 +15,8 @@ import (
 // row that exists is left alone, and is then not in ins. parked rows get a lease
 // that has ended already, so that the sweep finds them. Identities are taken in
 // one order and holds in another, so that two claims wait and do not deadlock.
+// The first permit and the opening of a row have one time: a permit older than
+// that would be one of a claim that was lost.
 const claimInsert = `
 WITH ins AS (
     INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version, namespace,
@@ -34,11 +36,11 @@ WITH ins AS (
     RETURNING id, namespace, obligation, obligation_hash, channel, state, sends, cause
 ), opened AS (
     INSERT INTO settleonce.open_payments (payment, channel, lease, lease_until, next_check_at, sends, first_send_at,
-        last_deadline, query_first)
-    SELECT id, channel, $29, clock_timestamp() + CASE WHEN sends > 0 THEN $30::interval ELSE '0' END,
-        clock_timestamp() + CASE WHEN sends > 0 THEN $30::interval ELSE '200 ms' END, sends,
-        CASE WHEN sends > 0 THEN clock_timestamp() END, CASE WHEN sends > 0 THEN clock_timestamp() + $31::interval END, $32
-    FROM ins WHERE state = 1
+        last_deadline, query_first, opened_at)
+    SELECT id, channel, $29, at + CASE WHEN sends > 0 THEN $30::interval ELSE '0' END,
+        at + CASE WHEN sends > 0 THEN $30::interval ELSE '200 ms' END, sends,
+        CASE WHEN sends > 0 THEN at END, CASE WHEN sends > 0 THEN at + $31::interval END, $32, at
+    FROM (SELECT id, channel, sends, clock_timestamp() AS at FROM ins WHERE state = 1) AS one_time
 ), history AS (
     INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, cause, actor)
     SELECT id, state, 0, 1, sends, cause, 'consumer' FROM ins
