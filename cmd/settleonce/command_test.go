@@ -122,3 +122,12 @@ func TestHealthOfNobody(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "nothing answers at http://127.0.0.1:1/healthz, check that the process runs")
 }
+
+// A supervisor asks a process of its own: a fault in another's settings is no
+// reason to take it for dead.
+func TestHealthNeedsNoOtherSettings(t *testing.T) {
+	t.Parallel()
+	r := runCommand(t, []string{"SETTLEONCE_KAFKA_TLS_CERT=/x", "SETTLEONCE_LEASE=soon"}, "health", "--admin-address", "127.0.0.1:1")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "nothing answers at http://127.0.0.1:1/healthz")
+}

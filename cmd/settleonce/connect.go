@@ -15,6 +15,7 @@ import (
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/internal/topics"
+	"github.com/settleonce/settleonce/outbox"
 )
 
 // newLogger returns the logger of a command. It writes to the process's stderr,
@@ -85,7 +86,7 @@ func withStatementTimeout(dsn string, c *config.Config) string {
 
 func topicPolicy(c *config.Config) topics.Policy {
 	return topics.Policy{
-		Prefix: c.Topics.Prefix, Commands: c.Callers.CommandTopics(c.Topics.Prefix), Partitions: c.Topics.Partitions, Replication: c.Topics.Replication,
+		Prefix: c.Topics.Prefix, Commands: c.Callers.CommandTopics(c.Topics.Prefix), Partitions: outbox.Shards, Replication: c.Topics.Replication,
 		Window: c.Consumer.Window, CommandsRetention: c.Topics.CommandsRetention, RequeryRetention: c.Topics.RequeryRetention,
 		OutputRetention: c.Topics.OutputRetention, DeadRetention: c.Topics.DeadRetention, MaxCommandBytes: c.Topics.MaxCommandBytes,
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/outbox"
 	"github.com/settleonce/settleonce/schemas"
 )
 
@@ -147,7 +148,7 @@ func (d *devRun) kafka(context.Context) error {
 		return nil
 	}
 	broker, err := devstack.StartKafka(devstack.KafkaConfig{
-		DataDir: filepath.Join(d.cfg.Dev.DataDir, "kafka"), Partitions: d.cfg.Topics.Partitions, Log: d.log,
+		DataDir: filepath.Join(d.cfg.Dev.DataDir, "kafka"), Partitions: outbox.Shards, Log: d.log,
 	})
 	if err != nil {
 		return err

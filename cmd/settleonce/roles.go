@@ -146,7 +146,7 @@ func (r *roleSet) wake() func() {
 	return func() {
 		if r.relay != nil {
 			r.relay.Wake()
-			if r.relay.Stats().Shards == r.cfg.Topics.Partitions {
+			if r.relay.Stats().Shards == outbox.Shards {
 				return
 			}
 		}

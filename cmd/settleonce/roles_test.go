@@ -79,7 +79,6 @@ func TestStartIsRefused(t *testing.T) {
 	refused("the database may lose committed claims, and a lost claim is a second charge")
 	const unsafe = "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"
 	refused("payment.events does not exist: run `settleonce topics ensure`", unsafe)
-	refused("partitions is 8 and the database was installed with 16 shards: set partitions to 16", unsafe, "SETTLEONCE_PARTITIONS=8")
 	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
 	refused("keeps records longer than the window of 200h0m0s", unsafe, "SETTLEONCE_WINDOW=200h", "SETTLEONCE_COMMANDS_RETENTION=200h")
 

@@ -47,11 +47,17 @@ func offerSetting(cmd *cobra.Command, s config.Setting) {
 	}
 }
 
-// load returns the effective configuration of a command.
+// load returns the effective configuration of a command. What the command does
+// not offer is not judged, and keeps its default.
 func load(cmd *cobra.Command, p process) (*config.Loaded, error) {
 	in := config.Input{Flags: make(map[string]string), Env: p.env}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if v, ok := f.Value.(*textValue); ok {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		v, ok := f.Value.(*textValue)
+		if !ok {
+			return
+		}
+		in.Used = append(in.Used, f.Name)
+		if f.Changed {
 			in.Flags[f.Name] = v.text
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/topics"
+	"github.com/settleonce/settleonce/outbox"
 	"github.com/settleonce/settleonce/schemas"
 )
 
@@ -36,7 +37,7 @@ func checkStart(ctx context.Context, w *worker) error {
 	if err := checkDurability(ctx, w.pool, w.cfg, w.log); err != nil {
 		return err
 	}
-	if err := checkInstallation(ctx, w.store, w.cfg, w.log); err != nil {
+	if err := checkInstallation(ctx, w.store, w.log); err != nil {
 		return err
 	}
 	return requireTopics(ctx, w.kafka, w.cfg, w.log)
@@ -118,16 +119,16 @@ func serverSettings(ctx context.Context, pool *pgxpool.Pool) (map[string]string,
 	return settings, nil
 }
 
-// checkInstallation: shards are fixed at installation, and lost commits are
+// checkInstallation: shards are fixed at installation (G10), and lost commits are
 // noticed by the identity of the server.
-func checkInstallation(ctx context.Context, s *store.Store, c *config.Config, log zerolog.Logger) error {
+func checkInstallation(ctx context.Context, s *store.Store, log zerolog.Logger) error {
 	installed, err := s.CheckInstallation(ctx)
 	if err != nil {
 		return explainPostgres(err)
 	}
-	if installed.Shards != c.Topics.Partitions {
-		return fmt.Errorf("partitions is %d and the database was installed with %d shards: set partitions to %d",
-			c.Topics.Partitions, installed.Shards, installed.Shards)
+	if installed.Shards != outbox.Shards {
+		return fmt.Errorf("the database was installed with %d shards and this binary has %d: run the version that installed it",
+			installed.Shards, outbox.Shards)
 	}
 	if installed.Suspect != "" {
 		log.Error().Str("reason", installed.Suspect).

@@ -40,7 +40,6 @@ type Kafka struct {
 // Topics says how the topics are named and made.
 type Topics struct {
 	Prefix            string
-	Partitions        int
 	Replication       int
 	CommandsRetention time.Duration
 	RequeryRetention  time.Duration

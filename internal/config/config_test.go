@@ -132,6 +132,33 @@ func TestFaultsAreSentences(t *testing.T) {
 	}
 }
 
+// Whoever asks whether a process is alive has no use for Kafka's settings: a
+// fault there does not stop it.
+func TestOnlyUsedSettingsAreJudged(t *testing.T) {
+	t.Parallel()
+	in := config.Input{
+		File: writeFile(t, "lease: soon\nadmin-address: ':9000'\nchannels: {a: {kind: sim}}\n"),
+		Env: []string{
+			"SETTLEONCE_KAFKA_SASL_MECHANISM=GSSAPI", "SETTLEONCE_KAFKA_SASL_PASSWORD_FILE=/nowhere", "SETTLEONCE_POSTGRES_POOL_SIZE=2",
+		},
+		Used: []string{"admin-address", "postgres-pool-size"},
+	}
+	l, err := config.Load(in)
+	require.NoError(t, err)
+	require.Equal(t, ":9000", l.Config.Admin.Address)
+	require.Equal(t, 2, l.Config.Postgres.PoolSize, "enough for one question")
+	require.Equal(t, 30*time.Second, l.Config.Consumer.Lease)
+	in.Used = append(in.Used, "relay-lease")
+	_, err = config.Load(in)
+	require.ErrorContains(t, err, "postgres-pool-size is 2: use at least 8")
+	in.Used = []string{"channel-url"}
+	_, err = config.Load(in)
+	require.ErrorContains(t, err, "kind is not known")
+	in.Used = nil
+	_, err = config.Load(in)
+	require.ErrorContains(t, err, "lease")
+}
+
 func TestUnknownFlagNamesTheNearest(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(config.Input{Flags: map[string]string{"relay-lese": "3s"}})

@@ -16,8 +16,8 @@ const channelSection = "channels"
 
 // document is a parsed configuration file.
 type document struct {
-	values   map[string]fileValue
-	channels map[string]Channel // nil without the section
+	values  map[string]fileValue
+	section *yaml.Node // the channels; nil without them
 }
 
 type fileValue struct{ text, source string }
@@ -49,7 +49,8 @@ func (d *document) read(path string, top *yaml.Node) error {
 	known := append(names(), channelSection)
 	return eachKey(path, top, known, func(name, at string, node *yaml.Node) error {
 		if name == channelSection {
-			return d.readChannels(path, node)
+			d.section = node
+			return nil
 		}
 		text, err := nodeText(node)
 		if err != nil {
@@ -116,12 +117,12 @@ func compositeText(node *yaml.Node) (string, error) {
 	return strings.Join(pairs, ","), nil
 }
 
-func (d *document) readChannels(path string, section *yaml.Node) error {
+func readChannels(path string, section *yaml.Node) (map[string]Channel, error) {
 	if section.Kind != yaml.MappingNode || len(section.Content) == 0 {
-		return fmt.Errorf("%s:%d: channels: write each channel under its name", path, section.Line)
+		return nil, fmt.Errorf("%s:%d: channels: write each channel under its name", path, section.Line)
 	}
-	d.channels = make(map[string]Channel)
-	return eachKey(path, section, nil, func(name, at string, node *yaml.Node) error {
+	channels := make(map[string]Channel)
+	err := eachKey(path, section, nil, func(name, at string, node *yaml.Node) error {
 		c, err := readChannel(path, name, node)
 		if err != nil {
 			return err
@@ -129,9 +130,10 @@ func (d *document) readChannels(path string, section *yaml.Node) error {
 		if c.Type == "" {
 			return fmt.Errorf("%s: channel %s has no type: set type: sim", at, name)
 		}
-		d.channels[name] = c.withDefaults()
+		channels[name] = c.withDefaults()
 		return nil
 	})
+	return channels, err
 }
 
 // readChannel reads one entry. Here nothing is promised by default: what is not

@@ -19,7 +19,13 @@ type Input struct {
 	// File is the path of the YAML file. Empty: the variable SETTLEONCE_CONFIG,
 	// else none.
 	File string
+	// Used are the names of the settings that matter to the caller; nil: all. The
+	// others keep their defaults, so that a fault in them stops nobody who has no
+	// use for them.
+	Used []string
 }
+
+func (in *Input) uses(name string) bool { return in.Used == nil || slices.Contains(in.Used, name) }
 
 // Loaded is the effective configuration and where each value came from.
 type Loaded struct {
@@ -53,13 +59,13 @@ func Load(in Input) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.fill(in.Flags, env, file); err != nil {
+	if err := l.fill(&in, env, file); err != nil {
 		return nil, err
 	}
-	if err := l.complete(file); err != nil {
+	if err := l.complete(&in, file); err != nil {
 		return nil, err
 	}
-	if err := l.Config.Validate(); err != nil {
+	if err := errors.Join(l.Config.Validate(), l.Config.validatePool(&in)); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -77,16 +83,19 @@ func (l *Loaded) Values() []Value {
 // Source tells where a setting's value came from.
 func (l *Loaded) Source(name string) string { return l.sources[name] }
 
-func (l *Loaded) fill(flags, env map[string]string, file *document) error {
+func (l *Loaded) fill(in *Input, env map[string]string, file *document) error {
 	var errs []error
 	for _, s := range table {
-		text, source := l.pick(s, flags, env, file)
+		text, source := s.Default, defaultSource
+		if in.uses(s.Name) {
+			text, source = pick(s, in.Flags, env, file)
+		}
 		l.sources[s.Name] = source
 		if err := parse(s.target(&l.Config), text); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %q (from %s) is not valid: %w", s.Name, s.Shown(text), source, err))
 		}
 	}
-	for name := range flags {
+	for name := range in.Flags {
 		if _, ok := Find(name); !ok {
 			errs = append(errs, fmt.Errorf("flag --%s is not known, did you mean --%s", name, Nearest(name, names())))
 		}
@@ -94,7 +103,10 @@ func (l *Loaded) fill(flags, env map[string]string, file *document) error {
 	return errors.Join(errs...)
 }
 
-func (l *Loaded) pick(s Setting, flags, env map[string]string, file *document) (text, source string) {
+// defaultSource is the source of a value that nobody set.
+const defaultSource = "default"
+
+func pick(s Setting, flags, env map[string]string, file *document) (text, source string) {
 	if v, ok := flags[s.Name]; ok {
 		return v, "flag"
 	}
@@ -104,12 +116,12 @@ func (l *Loaded) pick(s Setting, flags, env map[string]string, file *document) (
 	if v, ok := file.values[s.Name]; ok {
 		return v.text, v.source
 	}
-	return s.Default, "default"
+	return s.Default, defaultSource
 }
 
 // complete adds what does not stand in one setting: secrets in files, and the channels.
-func (l *Loaded) complete(file *document) error {
-	return errors.Join(l.readSecrets(), l.setChannels(file))
+func (l *Loaded) complete(in *Input, file *document) error {
+	return errors.Join(l.readSecrets(), l.setChannels(in, file))
 }
 
 func (l *Loaded) readSecrets() error {
@@ -123,7 +135,7 @@ func (l *Loaded) readSecrets() error {
 		}
 	}
 	if c.Postgres.DSNFile != "" {
-		if l.sources["postgres-dsn"] != "default" {
+		if l.sources["postgres-dsn"] != defaultSource {
 			return errors.New("postgres-dsn and postgres-dsn-file are both set: keep one")
 		}
 		return readSecret("postgres-dsn-file", c.Postgres.DSNFile, &c.Postgres.DSN)
@@ -144,19 +156,20 @@ func readSecret(name, path string, target *string) error {
 }
 
 // setChannels takes the file's section, or the one channel of the settings.
-func (l *Loaded) setChannels(file *document) error {
-	if file.channels == nil {
+func (l *Loaded) setChannels(in *Input, file *document) error {
+	if file.section == nil || !in.uses("channel-url") {
 		l.Config.Channels = map[string]Channel{l.Config.Channel.Name: l.Config.Channel.withDefaults()}
 		return nil
 	}
 	for _, s := range GroupSettings(GroupChannel) {
-		if l.sources[s.Name] != "default" {
+		if l.sources[s.Name] != defaultSource {
 			return fmt.Errorf("%s (from %s) and the section channels of %s are both set: describe channels in one place",
 				s.Name, l.sources[s.Name], l.File)
 		}
 	}
-	l.Config.Channels = file.channels
-	return nil
+	var err error
+	l.Config.Channels, err = readChannels(l.File, file.section)
+	return err
 }
 
 // withDefaults derives the identity that was left open. It changes with the

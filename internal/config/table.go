@@ -75,12 +75,6 @@ var topicSettings = []Setting{
 		target: func(c *Config) any { return &c.Topics.Prefix },
 	},
 	{
-		Name: "partitions", Group: GroupTopics, Default: "16",
-		Doc: "Partitions of every topic, and shards of the outbox. Fixed at installation: changing it later moves keys to other " +
-			"partitions and breaks their order.",
-		target: func(c *Config) any { return &c.Topics.Partitions },
-	},
-	{
 		Name: "replication", Group: GroupTopics, Default: "3",
 		Doc: "Copies of every partition that `topics ensure` asks for. From 3 on it sets min.insync.replicas=2, so that an " +
 			"acknowledged record survives one broker. Below 3 is for development.",

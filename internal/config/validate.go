@@ -94,10 +94,6 @@ var topicRules = []rule{
 		"topic-prefix holds a character that Kafka refuses, or is too long: use at most 200 letters, digits, dots, dashes and underscores",
 	},
 	{
-		func(c *Config) bool { return c.Topics.Partitions < 1 || c.Topics.Partitions > 1024 },
-		"partitions is out of range: use 1 to 1024",
-	},
-	{
 		func(c *Config) bool { return c.Topics.Replication < 1 || c.Topics.Replication > 9 },
 		"replication is out of range: use 3 in production, 1 for development",
 	},
@@ -227,12 +223,22 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("kafka-brokers: %q is not an address: write it as host:port", b))
 		}
 	}
-	return errors.Join(append(errs, c.validatePool(), c.validateNamespaces(), c.validateChannels())...)
+	return errors.Join(append(errs, c.validateNamespaces(), c.validateChannels())...)
 }
 
-func (c *Config) validatePool() error {
-	if least := c.Consumer.Claimers + c.Consumer.Finalizers + 8; c.Postgres.PoolSize < least {
-		return fmt.Errorf("postgres-pool-size is %d: use at least %d, that is claimers, finalizers and 8 more for the relay and the sweep", c.Postgres.PoolSize, least)
+// validatePool: workers that wait for each other's connections stand still. Who
+// asks one question needs one.
+func (c *Config) validatePool(in *Input) error {
+	least := 1
+	if in.uses("relay-lease") || in.uses("sweep-interval") {
+		least = 8
+	}
+	if in.uses("claimers") {
+		least += c.Consumer.Claimers + c.Consumer.Finalizers
+	}
+	if c.Postgres.PoolSize < least {
+		return fmt.Errorf("postgres-pool-size is %d: use at least %d; a worker needs claimers, finalizers and 8 more for the relay and the sweep",
+			c.Postgres.PoolSize, least)
 	}
 	return nil
 }

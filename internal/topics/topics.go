@@ -173,7 +173,7 @@ func (i inspection) number(name string) (int64, bool) {
 func (i inspection) partitions() {
 	if i.topic.Partitions != i.policy.Partitions {
 		i.fault("has " + strconv.Itoa(i.topic.Partitions) + " partitions instead of " + strconv.Itoa(i.policy.Partitions) +
-			": make the topic anew with that number while it is empty, or set partitions to what all topics had at installation")
+			": while it is empty, delete it and run `settleonce topics ensure`")
 	}
 }
 
