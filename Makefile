@@ -13,6 +13,8 @@ TESTFLAGS ?= -timeout 20m
 TESTRUN   ?=
 # Which broker the demo runs on: embedded (in the parent process) or apache.
 KAFKA     ?= embedded
+# The seeds of demo-kills: each is another run.
+SEEDS     ?= 1 2 3
 # Further flags of the command that dev, demo and bench run.
 ARGS      ?=
 
@@ -29,6 +31,12 @@ build: ## Build the binary into bin/
 .PHONY: demo
 demo: build ## Watch thousands of commands come out as one outcome each (KAFKA=apache for a real broker)
 	$(BIN) demo --kafka $(KAFKA) $(ARGS)
+
+.PHONY: demo-kills
+demo-kills: build ## Run the demo again and again, killing everything at any moment (SEEDS="1 2 3" KAFKA=apache)
+	@for seed in $(SEEDS); do \
+	  $(BIN) demo --kafka $(KAFKA) --commands 1500 --kills 16 --kill-sim --seed $$seed $(ARGS) || exit 1; \
+	done
 
 .PHONY: dev
 dev: build ## Run the whole stack in one process, for development

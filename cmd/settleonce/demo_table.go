@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/settleonce/settleonce/internal/demo"
@@ -93,5 +94,5 @@ func verdictTable(t *table, r demo.Report) {
 		t.row("VERDICT", "", "every guarantee held")
 		return
 	}
-	t.row("VERDICT", "", "FAILED; again with --seed "+fmt.Sprint(r.Seed))
+	t.row("VERDICT", "", "FAILED; again with --seed "+strconv.FormatUint(r.Seed, 10))
 }

@@ -21,19 +21,19 @@ func (j *judge) arrival(v *arrival) {
 		j.check("G12")
 		j.buried(v, v.dossier.key())
 		if len(v.replies) > 0 {
-			j.broken("G12", v.dossier.key(), "a command in a foreign caller's name was answered")
+			j.brokenf("G12", v.dossier.key(), "a command in a foreign caller's name was answered")
 		}
 	case !answered(v) && !j.waitsForOutcome(v):
-		j.broken("G5", v.dossier.key(), "no reply and no dead letter for the record at %s", at)
+		j.brokenf("G5", v.dossier.key(), "no reply and no dead letter for the record at %s", at)
 	case v.number > 0:
 		j.repeat(v)
 	}
 	for _, dead := range v.dead {
 		if !bytes.Equal(dead.Value, v.record.Value) || (dead.Value == nil) != (v.record.Value == nil) || !bytes.Equal(dead.Key, v.record.Key) {
-			j.broken("G5", string(v.record.Key), "the dead letter of %s has other bytes than the record", at)
+			j.brokenf("G5", string(v.record.Key), "the dead letter of %s has other bytes than the record", at)
 		}
 		if header(dead, "dl_reason") == "" {
-			j.broken("G5", string(v.record.Key), "the dead letter of %s names no reason", at)
+			j.brokenf("G5", string(v.record.Key), "the dead letter of %s names no reason", at)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (j *judge) arrival(v *arrival) {
 // buried: what cannot be read is in the dead-letter topic.
 func (j *judge) buried(v *arrival, key string) {
 	if len(v.dead) == 0 {
-		j.broken("G5", key, "the record at %s cannot be read and is not in the dead-letter topic", placeOf(v.record))
+		j.brokenf("G5", key, "the record at %s cannot be read and is not in the dead-letter topic", placeOf(v.record))
 	}
 }
 
@@ -52,7 +52,7 @@ func (j *judge) repeat(v *arrival) {
 		j.check("G8")
 		for _, r := range v.replies {
 			if r.Kind != payment.ReplyConflict || r.Code != payment.CodeIdempotencyConflict || r.Outcome != nil {
-				j.broken("G8", d.key(), "other content under the key was answered %s instead of conflict, at %s", r.Kind, placeOf(r.record))
+				j.brokenf("G8", d.key(), "other content under the key was answered %s instead of conflict, at %s", r.Kind, placeOf(r.record))
 			}
 		}
 		return
@@ -62,10 +62,10 @@ func (j *judge) repeat(v *arrival) {
 		switch r.Kind {
 		case payment.ReplyPending, payment.ReplyReplayed, payment.ReplyRejected:
 			if !r.Replayed {
-				j.broken("G2", d.key(), "the answer to a repeat is not marked as replayed, at %s", placeOf(r.record))
+				j.brokenf("G2", d.key(), "the answer to a repeat is not marked as replayed, at %s", placeOf(r.record))
 			}
 		default:
-			j.broken("G2", d.key(), "a repeat was answered %s, at %s", r.Kind, placeOf(r.record))
+			j.brokenf("G2", d.key(), "a repeat was answered %s, at %s", r.Kind, placeOf(r.record))
 		}
 	}
 }
@@ -80,13 +80,13 @@ func (j *judge) charge(d *dossier) {
 	j.check("G1")
 	j.check("G6")
 	if c.Settled > 1 {
-		j.broken("G1", d.key(), "the channel took the money %d times", c.Settled)
+		j.brokenf("G1", d.key(), "the channel took the money %d times", c.Settled)
 	}
 	if d.state() == payment.Rejected && c.Requests > 0 {
-		j.broken("G2", d.key(), "rejected as %s, and yet the channel was asked %d times", d.rejectedAs(), c.Requests)
+		j.brokenf("G2", d.key(), "rejected as %s, and yet the channel was asked %d times", d.rejectedAs(), c.Requests)
 	}
 	if j.foreign(d) {
-		j.broken("G12", d.key(), "the channel was asked in the name of %s, who may not publish", d.identity.Caller)
+		j.brokenf("G12", d.key(), "the channel was asked in the name of %s, who may not publish", d.identity.Caller)
 	}
 	if d.first().decoded.Err == nil {
 		j.sameContent(d, c)
@@ -96,10 +96,10 @@ func (j *judge) charge(d *dossier) {
 func (j *judge) sameContent(d *dossier, c *sim.Charge) {
 	first := d.command()
 	if c.PaymentID != d.id.String() {
-		j.broken("G6", d.key(), "the channel was asked about payment %s under a provider key of %s", c.PaymentID, d.id)
+		j.brokenf("G6", d.key(), "the channel was asked about payment %s under a provider key of %s", c.PaymentID, d.id)
 	}
 	if c.Amount != first.Amount || c.Currency != first.Currency || c.Order != first.OrderID {
-		j.broken("G8", d.key(), "the channel was asked for %d %s of %s, the first command says %d %s of %s",
+		j.brokenf("G8", d.key(), "the channel was asked for %d %s of %s, the first command says %d %s of %s",
 			c.Amount, c.Currency, c.Order, first.Amount, first.Currency, first.OrderID)
 	}
 }
@@ -116,21 +116,21 @@ func (j *judge) evidence(d *dossier) {
 	case payment.Succeeded:
 		switch {
 		case c == nil || c.Settled == 0:
-			j.broken("G3", d.key(), "succeeded, and the channel never took the money")
+			j.brokenf("G3", d.key(), "succeeded, and the channel never took the money")
 		case c.BookedAmount != o.Amount || c.BookedCurrency != o.Currency:
-			j.broken("G3", d.key(), "succeeded over %d %s, and the channel booked %d %s", o.Amount, o.Currency, c.BookedAmount, c.BookedCurrency)
+			j.brokenf("G3", d.key(), "succeeded over %d %s, and the channel booked %d %s", o.Amount, o.Currency, c.BookedAmount, c.BookedCurrency)
 		case c.Reference != o.ProviderReference:
-			j.broken("G3", d.key(), "the event's provider reference %q is not the ledger's %q", o.ProviderReference, c.Reference)
+			j.brokenf("G3", d.key(), "the event's provider reference %q is not the ledger's %q", o.ProviderReference, c.Reference)
 		}
 	case payment.Declined:
 		j.check("G4")
 		switch {
 		case d.settled() > 0:
-			j.broken("G3", d.key(), "declined, and the channel took the money")
+			j.brokenf("G3", d.key(), "declined, and the channel took the money")
 		case c == nil || c.Declined == 0:
-			j.broken("G3", d.key(), "declined, and the channel never declined it")
+			j.brokenf("G3", d.key(), "declined, and the channel never declined it")
 		case c.LastAt.After(o.OccurredAt):
-			j.broken("G4", d.key(), "the channel was asked again after the decline")
+			j.brokenf("G4", d.key(), "the channel was asked again after the decline")
 		}
 	default:
 	}
@@ -145,9 +145,9 @@ func (j *judge) sticky(d *dossier) {
 	for _, e := range d.events {
 		switch {
 		case e.kind == payment.EventEvidenceConflict:
-			j.broken("G9", d.key(), "evidence contradicts the outcome %s", d.outcome.State)
+			j.brokenf("G9", d.key(), "evidence contradicts the outcome %s", d.outcome.State)
 		case e.Version > d.outcome.Version || (e.State.Terminal() && e.State != d.outcome.State):
-			j.broken("G9", d.key(), "%s was followed by %s", d.outcome.kind, e.kind)
+			j.brokenf("G9", d.key(), "%s was followed by %s", d.outcome.kind, e.kind)
 		}
 	}
 }
@@ -159,19 +159,19 @@ func (j *judge) order(d *dossier) {
 	for _, e := range d.events {
 		j.check("G10")
 		if last.record != nil && e.record.Partition != last.record.Partition {
-			j.broken("G10", d.key(), "its events are in two partitions, %d and %d", last.record.Partition, e.record.Partition)
+			j.brokenf("G10", d.key(), "its events are in two partitions, %d and %d", last.record.Partition, e.record.Partition)
 		}
 		same := last.record != nil && header(e.record, "ce_id") == header(last.record, "ce_id")
 		switch {
 		case same && !bytes.Equal(e.record.Value, last.record.Value):
-			j.broken("G10", d.key(), "an event was repeated with another content, at %s", placeOf(e.record))
+			j.brokenf("G10", d.key(), "an event was repeated with another content, at %s", placeOf(e.record))
 		case same:
 		case e.Version < last.Version:
-			j.broken("G10", d.key(), "version %d of its events comes after version %d, at %s", e.Version, last.Version, placeOf(e.record))
+			j.brokenf("G10", d.key(), "version %d of its events comes after version %d, at %s", e.Version, last.Version, placeOf(e.record))
 		case e.Version == last.Version:
-			j.broken("G10", d.key(), "two events have version %d, at %s", e.Version, placeOf(e.record))
+			j.brokenf("G10", d.key(), "two events have version %d, at %s", e.Version, placeOf(e.record))
 		case e.Version > last.Version+1:
-			j.broken("G5", d.key(), "its events have a gap before version %d, at %s", e.Version, placeOf(e.record))
+			j.brokenf("G5", d.key(), "its events have a gap before version %d, at %s", e.Version, placeOf(e.record))
 		}
 		last = e
 	}
@@ -179,7 +179,7 @@ func (j *judge) order(d *dossier) {
 	for _, r := range d.replies {
 		j.check("G10")
 		if r.Version < version {
-			j.broken("G10", d.key(), "a reply tells version %d after version %d, at %s", r.Version, version, placeOf(r.record))
+			j.brokenf("G10", d.key(), "a reply tells version %d after version %d, at %s", r.Version, version, placeOf(r.record))
 		}
 		version = r.Version
 	}
@@ -191,27 +191,27 @@ func (j *judge) outcomes(d *dossier) {
 	var code payment.Code
 	for _, r := range d.replies {
 		if r.Caller != d.identity.Caller {
-			j.broken("G12", d.key(), "a reply to %s names the caller %s", d.identity.Caller, r.Caller)
+			j.brokenf("G12", d.key(), "a reply to %s names the caller %s", d.identity.Caller, r.Caller)
 		}
 		switch {
 		case r.Kind == payment.ReplyConflict:
 			continue
 		case r.Kind == payment.ReplyRejected:
 			if code = cmp.Or(code, r.Code); r.Code != code || d.outcome != nil && d.outcome.State != payment.Rejected {
-				j.broken("G2", d.key(), "rejected as %s after it was %s", r.Code, cmp.Or(string(code), "settled"))
+				j.brokenf("G2", d.key(), "rejected as %s after it was %s", r.Code, cmp.Or(string(code), "settled"))
 			}
 			continue
 		case code != "":
-			j.broken("G2", d.key(), "answered %s after it was rejected as %s", r.Kind, code)
+			j.brokenf("G2", d.key(), "answered %s after it was rejected as %s", r.Kind, code)
 		}
 		if r.Outcome == nil {
 			if r.Kind != payment.ReplyPending {
-				j.broken("G2", d.key(), "the reply at %s is %s without an outcome", placeOf(r.record), r.Kind)
+				j.brokenf("G2", d.key(), "the reply at %s is %s without an outcome", placeOf(r.record), r.Kind)
 			}
 			continue
 		}
 		if d.outcome == nil || !tells(r.Outcome, d.outcome) {
-			j.broken("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", placeOf(r.record), r.Outcome.State, r.Outcome.ProviderReference)
+			j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", placeOf(r.record), r.Outcome.State, r.Outcome.ProviderReference)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func tells(o *payment.Outcome, e *event) bool {
 func (j *judge) ended(d *dossier) {
 	if j.foreign(d) {
 		if len(d.events) > 0 {
-			j.broken("G12", d.key(), "a payment of %s has events, who may not publish", d.identity.Caller)
+			j.brokenf("G12", d.key(), "a payment of %s has events, who may not publish", d.identity.Caller)
 		}
 		return
 	}
@@ -233,7 +233,7 @@ func (j *judge) ended(d *dossier) {
 		return // buried: the database cannot hold it
 	}
 	if !state.Terminal() && state != payment.Review {
-		j.broken("G5", d.key(), "no outcome, no rejection, not in review: %s", stateName(state))
+		j.brokenf("G5", d.key(), "no outcome, no rejection, not in review: %s", stateName(state))
 		return
 	}
 	if !state.Terminal() {
@@ -245,6 +245,6 @@ func (j *judge) ended(d *dossier) {
 	}
 	told := slices.ContainsFunc(d.first().replies, func(r *reply) bool { return r.Kind == want })
 	if !told && len(d.first().dead) == 0 {
-		j.broken("G5", d.key(), "%s, and the first delivery was never told", state)
+		j.brokenf("G5", d.key(), "%s, and the first delivery was never told", state)
 	}
 }

@@ -53,10 +53,10 @@ func (j *judge) obligation(o obligation, group []*dossier) {
 	until, by := time.Time{}, ""
 	for _, d := range asked {
 		if d.charge.FirstAt.Before(until) {
-			j.broken("G15", d.key(), "the channel was asked while %s of the same order %s was unresolved", by, o.name)
+			j.brokenf("G15", d.key(), "the channel was asked while %s of the same order %s was unresolved", by, o.name)
 		}
 		if paid != nil && !madeAfter(d.command(), paid) {
-			j.broken("G15", d.key(), "charged though %s had paid the order %s", paid.key(), o.name)
+			j.brokenf("G15", d.key(), "charged though %s had paid the order %s", paid.key(), o.name)
 		}
 		end := far
 		if d.outcome != nil {
@@ -89,7 +89,7 @@ func (j *judge) blocked(d *dossier, group []*dossier) {
 		}
 		known := r.BlockedBy != nil && slices.ContainsFunc(group, func(other *dossier) bool { return other != d && other.id == *r.BlockedBy })
 		if !known {
-			j.broken("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", code)
+			j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", code)
 			return
 		}
 	}
@@ -111,7 +111,7 @@ func (j *judge) fulfilled() {
 	for _, x := range j.expected {
 		d, ok := j.archive.byID[x.id]
 		if !ok {
-			j.broken("G5", x.key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.story)
+			j.brokenf("G5", x.key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.story)
 			continue
 		}
 		if len(x.ends.states) == 0 {
@@ -127,9 +127,9 @@ func (j *judge) fulfilled() {
 		case state == payment.Review && d.charge != nil && d.settled() <= 1:
 			// always allowed: a person is told, nothing is guessed; counted apart
 		case !slices.Contains(x.ends.states, state):
-			j.broken(x.ends.guarantee, x.key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.story)
+			j.brokenf(x.ends.guarantee, x.key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.story)
 		case state == payment.Rejected && !slices.Contains(x.ends.codes, d.rejectedAs()):
-			j.broken(x.ends.guarantee, x.key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.story)
+			j.brokenf(x.ends.guarantee, x.key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.story)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (j *judge) budget() {
 	}
 	j.checked["G13"] = queries
 	if allowed := allowedQueries(submits, j.within); queries > allowed {
-		j.broken("G13", "", "%d queries, and the budget allows %d", queries, allowed)
+		j.brokenf("G13", "", "%d queries, and the budget allows %d", queries, allowed)
 	}
 }
 

@@ -261,7 +261,7 @@ func (r *run) perform(ctx context.Context) error {
 
 // ended forgives an error that only says that the run is over.
 func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if over := ctx.Err() != nil; over {
 		return nil
 	}
 	return err

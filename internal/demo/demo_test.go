@@ -31,9 +31,10 @@ var built struct {
 	err  error
 }
 
-func binary(t *testing.T) string {
+func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
+		//nolint:usetesting // it outlives the test that builds it
 		if built.dir, built.err = os.MkdirTemp("", "settleonce-demo-*"); built.err != nil {
 			return
 		}
@@ -48,13 +49,13 @@ func binary(t *testing.T) string {
 	return filepath.Join(built.dir, "settleonce")
 }
 
-// run runs a demo as the command does, in a size for tests.
+// runDemo runs a demo as the command does, in a size for tests.
 func runDemo(t *testing.T, cfg Config) Report {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs a whole system and waits for re-queries; left out by -short")
 	}
-	cfg.Fleet.Binary, cfg.Fleet.Log = binary(t), zerolog.Nop()
+	cfg.Fleet.Binary, cfg.Fleet.Log = program(t), zerolog.Nop()
 	cfg.Say = func(what string) { t.Log(what) }
 	report, err := Run(context.Background(), cfg)
 	require.NoError(t, err)

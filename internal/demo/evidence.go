@@ -51,8 +51,12 @@ func (t *tail) all(ctx context.Context) error {
 		topic string
 		into  *[]kafka.Record
 	}{
-		{t.topics.Commands, &e.Commands}, {t.topics.Replies, &e.Replies}, {t.topics.Events, &e.Events},
-		{t.topics.DeadLetter, &e.DeadLetters}, {t.topics.Requery[0], &e.Requeries}, {t.topics.Requery[1], &e.Requeries},
+		{t.topics.Commands, &e.Commands},
+		{t.topics.Replies, &e.Replies},
+		{t.topics.Events, &e.Events},
+		{t.topics.DeadLetter, &e.DeadLetters},
+		{t.topics.Requery[0], &e.Requeries},
+		{t.topics.Requery[1], &e.Requeries},
 		{t.topics.Requery[2], &e.Requeries},
 	} {
 		if _, err := t.read(ctx, part.topic, part.into); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -145,7 +146,7 @@ func (c *crew) kill(ctx context.Context, m *member, away time.Duration) error {
 	c.mu.Unlock()
 	c.say("killed " + m.Name + " (SIGKILL)")
 	if err := pause(ctx, away); err != nil {
-		return nil //nolint:nilerr // the run is over
+		return nil // the run is over
 	}
 	if err := m.Restart(ctx); err != nil {
 		return err
@@ -194,11 +195,7 @@ func (c *crew) rested() bool {
 func (c *crew) losses() (killed map[string]int, crashed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	killed = map[string]int{}
-	for role, n := range c.killed {
-		killed[role] = n
-	}
-	return killed, slices.Clone(c.crashed)
+	return maps.Clone(c.killed), slices.Clone(c.crashed)
 }
 
 // pause waits, or returns the context's error.

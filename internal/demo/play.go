@@ -124,8 +124,15 @@ func (p *player) insert(d delivery) {
 
 // progress is how many records were acknowledged, how many are due later, and
 // how many payments an event is awaited for.
-func (p *player) progress() (sent, due, pending int, finished bool) {
+func (p *player) progress() (sent, due, pending int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent, len(p.due), p.pending, p.finished
+	return p.sent, len(p.due), p.pending
+}
+
+// done reports whether everything was published.
+func (p *player) done() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.finished
 }

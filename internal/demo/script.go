@@ -2,6 +2,7 @@ package demo
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -278,9 +279,8 @@ func (w *writer) pick(list []string) string { return list[w.random.IntN(len(list
 // key makes a UUID v4 from the seed.
 func (w *writer) key() uuid.UUID {
 	var key uuid.UUID
-	for i := range key {
-		key[i] = byte(w.random.Uint32())
-	}
+	binary.LittleEndian.PutUint64(key[:8], w.random.Uint64())
+	binary.LittleEndian.PutUint64(key[8:], w.random.Uint64())
 	key[6], key[8] = key[6]&0x0f|0x40, key[8]&0x3f|0x80
 	return key
 }

@@ -23,8 +23,9 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, values(5), values(5))
-	require.NotEqual(t, values(5), values(6))
+	five := values(5)
+	require.Equal(t, five, values(5))
+	require.NotEqual(t, five, values(6))
 }
 
 // Every story is in every script, its deliveries lie inside the time, and about
@@ -72,8 +73,8 @@ func TestScript_SaysWhatItMeans(t *testing.T) {
 // Records for the dead-letter topic name no payment, or not the one of their key.
 func TestScript_GarbageCannotBeRead(t *testing.T) {
 	t.Parallel()
-	for _, make := range garbage {
-		key, value := make("8e03978e-40d5-43e8-bc93-6894a57f9324")
+	for _, junk := range garbage {
+		key, value := junk("8e03978e-40d5-43e8-bc93-6894a57f9324")
 		decoded := payment.Decode(value)
 		require.False(t, decoded.Identified && decoded.KeyMatches([]byte(key)), "%s", value)
 	}

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,7 +94,7 @@ func newJudge(e *Evidence, expected []expectation, within time.Duration) *judge 
 // Verdict runs every check.
 func (j *judge) verdict() Verdict {
 	for _, s := range j.archive.strays {
-		j.broken(s.guarantee, s.key, "%s", s.text)
+		j.brokenf(s.guarantee, s.key, "%s", s.text)
 	}
 	for _, v := range j.archive.arrivals {
 		j.arrival(v)
@@ -115,7 +116,7 @@ func (j *judge) verdict() Verdict {
 
 func (j *judge) check(guarantee string) { j.checked[guarantee]++ }
 
-func (j *judge) broken(guarantee, key, format string, args ...any) {
+func (j *judge) brokenf(guarantee, key, format string, args ...any) {
 	j.violations = append(j.violations, Violation{Guarantee: guarantee, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -138,14 +139,7 @@ func (j *judge) held() []Held {
 func (d *dossier) key() string { return d.identity.Key.String() }
 
 // foreign reports whether the payment's caller may not publish.
-func (j *judge) foreign(d *dossier) bool {
-	for _, c := range j.callers {
-		if d.identity.Caller == c {
-			return false
-		}
-	}
-	return true
-}
+func (j *judge) foreign(d *dossier) bool { return !slices.Contains(j.callers, d.identity.Caller) }
 
 // outstanding says what is still to come, and nil when everything has: it is
 // what a run waits for.

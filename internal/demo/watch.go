@@ -103,8 +103,7 @@ var stateOf = map[payment.EventType]payment.State{
 // settled compares all that was published with all that came, once after each
 // news. Kills that are still to come are waited for too.
 func (w *watcher) settled(ctx context.Context) (bool, error) {
-	_, _, _, finished := w.run.player.progress()
-	if !finished || !w.run.crew.rested() {
+	if !w.run.player.done() || !w.run.crew.rested() {
 		return false, nil
 	}
 	if w.run.published == 0 {
@@ -125,7 +124,7 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
 	missing := w.missing
-	if _, due, pending, _ := w.run.player.progress(); due+pending > 0 {
+	if _, due, pending := w.run.player.progress(); due+pending > 0 {
 		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", due+pending))
 	}
 	if !w.run.crew.rested() {
@@ -136,7 +135,8 @@ func (w *watcher) waitsFor() []string {
 
 // tell reports the progress.
 func (w *watcher) tell() {
-	sent, due, pending, finished := w.run.player.progress()
+	sent, due, pending := w.run.player.progress()
+	finished := w.run.player.done()
 	p := Progress{
 		Phase: "publishing", Elapsed: time.Since(w.run.begun), Published: sent, Of: w.run.script.records,
 		Payments: w.run.script.ends(), Replies: w.replies, DeadLetters: w.dead,

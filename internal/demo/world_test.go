@@ -78,7 +78,7 @@ func (w *world) expect(c payment.Command, e ends) {
 }
 
 // ask is a request that arrives at the channel, and ends in the status.
-func (w *world) ask(c payment.Command, status sim.Status) *sim.Charge {
+func (w *world) ask(c payment.Command, status sim.Status) {
 	at := w.tick()
 	charge := sim.Charge{
 		Content: sim.Content{
@@ -93,7 +93,6 @@ func (w *world) ask(c payment.Command, status sim.Status) *sim.Charge {
 		charge.Declined = 1
 	}
 	w.evidence.Ledger = append(w.evidence.Ledger, charge)
-	return &w.evidence.Ledger[len(w.evidence.Ledger)-1]
 }
 
 // tell publishes an event of the payment's next version.
@@ -157,13 +156,12 @@ func (w *world) charged(c payment.Command) (kafka.Record, payment.Event) {
 }
 
 // declined is a payment that is declined.
-func (w *world) declined(c payment.Command) (kafka.Record, payment.Event) {
+func (w *world) declined(c payment.Command) {
 	r := w.deliver(c)
 	w.ask(c, sim.StatusDeclined)
 	e := w.tell(c, payment.EventDeclined, payment.Declined)
 	w.answer(r, c, payment.ReplyOutcome, withOutcome(e))
 	w.expect(c, endsDeclined)
-	return r, e
 }
 
 // second is another key for the order of a payment, refused.

@@ -14,9 +14,10 @@ import (
 
 // ghosts removes members of consumer groups that died while the embedded broker
 // answered their join. It starts a member's session with that answer, so a
-// member whose connection was gone by then never times out, and its partitions
-// are never read again (G5). Apache Kafka has no such ghosts; here somebody must
-// look for members without a sign of life.
+// member whose connection was gone by then never times out: its partitions are
+// never read again (G5), or every join of the others waits for it, and each of
+// them that gives up and joins anew makes the broker wait longer. Apache Kafka has
+// no such ghosts; here somebody must look for members without a sign of life.
 type ghosts struct {
 	client *kgo.Client
 	log    zerolog.Logger
@@ -24,8 +25,9 @@ type ghosts struct {
 	done   chan struct{}
 
 	mu sync.Mutex
-	// sessions is the longest session that a group's members asked for.
-	sessions map[string]time.Duration
+	// sessions and joins are the longest session, and the longest wait for a join,
+	// that a group's members asked for.
+	sessions, joins map[string]time.Duration
 	// heard is when a member gave its last sign of life, or was first seen.
 	heard map[groupMember]time.Time
 }
@@ -43,13 +45,13 @@ func watchGhosts(cluster *kfake.Cluster, log zerolog.Logger) (*ghosts, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &ghosts{
 		client: client, log: log, stop: cancel, done: make(chan struct{}),
-		sessions: map[string]time.Duration{}, heard: map[groupMember]time.Time{},
+		sessions: map[string]time.Duration{}, joins: map[string]time.Duration{}, heard: map[groupMember]time.Time{},
 	}
 	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.OffsetCommit} {
-		cluster.ControlKey(int16(key), func(request kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // the broker's signature
+		cluster.ControlKey(int16(key), func(request kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
 			g.hear(request)
-			return nil, nil, false
+			return nil, nil, false //nolint:nilnil // the broker handles it
 		})
 	}
 	go g.run(ctx)
@@ -68,8 +70,8 @@ func (g *ghosts) hear(request kmsg.Request) {
 	defer g.mu.Unlock()
 	switch r := request.(type) {
 	case *kmsg.JoinGroupRequest:
-		session := time.Duration(r.SessionTimeoutMillis) * time.Millisecond
-		g.sessions[r.Group] = max(g.sessions[r.Group], session)
+		g.sessions[r.Group] = max(g.sessions[r.Group], time.Duration(r.SessionTimeoutMillis)*time.Millisecond)
+		g.joins[r.Group] = max(g.joins[r.Group], time.Duration(r.RebalanceTimeoutMillis)*time.Millisecond)
 		g.heard[groupMember{r.Group, r.MemberID}] = time.Now()
 	case *kmsg.SyncGroupRequest:
 		g.heard[groupMember{r.Group, r.MemberID}] = time.Now()
@@ -96,8 +98,7 @@ func (g *ghosts) run(ctx context.Context) {
 	}
 }
 
-// look removes the silent members of every group that is not rebalancing: while
-// it is, members wait for an answer and have nothing to say.
+// look removes the silent members of every group.
 func (g *ghosts) look(ctx context.Context) error {
 	groups := g.groups()
 	if len(groups) == 0 {
@@ -128,18 +129,22 @@ func (g *ghosts) groups() []string {
 }
 
 // silent returns the members of a group that gave no sign of life for a session
-// and some more, and forgets those that left.
+// and some more, and forgets those that left. While a group rebalances, members
+// wait for an answer and have nothing to say: that time comes on top.
 func (g *ghosts) silent(group *kmsg.DescribeGroupsResponseGroup) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, present := time.Now(), map[string]bool{}
+	now, present, patience := time.Now(), map[string]bool{}, g.sessions[group.Group]+ghostWatch
+	if group.State != "Stable" {
+		patience += g.joins[group.Group]
+	}
 	var silent []string
 	for i := range group.Members {
 		m := groupMember{group.Group, group.Members[i].MemberID}
 		present[m.id] = true
-		if at, known := g.heard[m]; !known || group.State != "Stable" {
+		if at, known := g.heard[m]; !known {
 			g.heard[m] = now
-		} else if now.Sub(at) > g.sessions[group.Group]+ghostWatch {
+		} else if now.Sub(at) > patience {
 			silent = append(silent, m.id)
 		}
 	}
@@ -165,6 +170,6 @@ func (g *ghosts) remove(ctx context.Context, group string, members []string) err
 	if _, err := request.RequestWith(ctx, g.client); err != nil {
 		return fmt.Errorf("remove dead members from group %s: %w", group, err)
 	}
-	g.log.Info().Str("group", group).Int("members", len(members)).Msg("removed members that died while they joined")
+	g.log.Info().Str("group", group).Int("members", len(members)).Msg("removed dead members of a consumer group")
 	return nil
 }

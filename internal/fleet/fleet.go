@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,8 +85,8 @@ func Start(ctx context.Context, cfg Config) (*Fleet, error) {
 // removed.
 func (f *Fleet) Stop(ctx context.Context) error {
 	var err error
-	for i := len(f.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, f.closers[i](ctx))
+	for _, closer := range slices.Backward(f.closers) {
+		err = errors.Join(err, closer(ctx))
 	}
 	f.closers = nil
 	return err
@@ -208,7 +209,7 @@ func (f *Fleet) ensureTopics(ctx context.Context) error {
 
 // runTopics creates the topics as an operator would.
 func (f *Fleet) runTopics(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, f.cfg.Binary, "topics", "ensure") //nolint:gosec // our own binary
+	cmd := exec.CommandContext(ctx, f.cfg.Binary, "topics", "ensure")
 	cmd.Env = append(append(clean(os.Environ()), f.cfg.Env...), f.kafkaEnv()...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("create the topics: %w: %s", err, out)
