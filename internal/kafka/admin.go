@@ -93,6 +93,9 @@ func describedConfigs() []string {
 type TopicDescription struct {
 	Name   string
 	Exists bool
+	// Hidden says that the broker does not let this user see the topic, so that
+	// nobody knows whether it exists.
+	Hidden bool
 	// Partitions and Replication are counts; Replication is the smallest of the
 	// partitions' replica counts. Both 0 when the topic does not exist.
 	Partitions, Replication int
@@ -105,7 +108,7 @@ type TopicDescription struct {
 // DescribeTopics asks the cluster, not a cache. Results are in the order of
 // names.
 func (c *Client) DescribeTopics(ctx context.Context, names []string) ([]TopicDescription, error) {
-	lib, done := c.fresh()
+	lib, done := c.fresh(names...)
 	defer done()
 	meta, err := lib.Metadata(ctx, &kafkago.MetadataRequest{Topics: names})
 	if err != nil {
@@ -120,10 +123,13 @@ func (c *Client) DescribeTopics(ctx context.Context, names []string) ([]TopicDes
 	}
 	for _, t := range meta.Topics {
 		i, ok := index[t.Name]
-		if !ok || errors.Is(t.Error, kafkago.UnknownTopicOrPartition) {
+		switch {
+		case !ok || errors.Is(t.Error, kafkago.UnknownTopicOrPartition):
 			continue
-		}
-		if t.Error != nil {
+		case errors.Is(t.Error, kafkago.TopicAuthorizationFailed):
+			out[i].Hidden = true
+			continue
+		case t.Error != nil:
 			return nil, fmt.Errorf("describe topic %s: %w", t.Name, classify(t.Error))
 		}
 		out[i].Exists = true
@@ -135,9 +141,10 @@ func (c *Client) DescribeTopics(ctx context.Context, names []string) ([]TopicDes
 	return out, c.describeConfigs(ctx, lib, configs, out, index)
 }
 
-// missingTopics needs no right but to see the topics.
+// missingTopics needs no right but to see the topics; without it the error is
+// ErrUnauthorized.
 func (c *Client) missingTopics(ctx context.Context, names []string) ([]string, error) {
-	lib, done := c.fresh()
+	lib, done := c.fresh(names...)
 	defer done()
 	meta, err := lib.Metadata(ctx, &kafkago.MetadataRequest{Topics: names})
 	if err != nil {
@@ -145,8 +152,11 @@ func (c *Client) missingTopics(ctx context.Context, names []string) ([]string, e
 	}
 	var out []string
 	for _, t := range meta.Topics {
-		if errors.Is(t.Error, kafkago.UnknownTopicOrPartition) {
+		switch {
+		case errors.Is(t.Error, kafkago.UnknownTopicOrPartition):
 			out = append(out, t.Name)
+		case errors.Is(t.Error, kafkago.TopicAuthorizationFailed):
+			return nil, fmt.Errorf("look up topic %s, grant Describe on it: %w", t.Name, classify(t.Error))
 		}
 	}
 	return out, nil

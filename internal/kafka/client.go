@@ -182,9 +182,12 @@ func (c *Client) dialer(conns *connSet) *kafkago.Dialer {
 	}
 }
 
-// fresh returns a library client that has cached nothing yet, and its end.
-func (c *Client) fresh() (*kafkago.Client, func()) {
+// fresh returns a library client that has cached nothing yet, and its end. With
+// topics it asks the brokers about these by name: asked for all, they leave out
+// what the user may not see, and that looks as if it did not exist.
+func (c *Client) fresh(topics ...string) (*kafkago.Client, func()) {
 	t := c.newTransport()
+	t.MetadataTopics = topics
 	return &kafkago.Client{Addr: c.addr, Timeout: 2 * requestTimeout, Transport: t}, t.CloseIdleConnections
 }
 

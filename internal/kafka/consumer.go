@@ -174,8 +174,8 @@ func (c *Client) NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 // Run joins the group and consumes until ctx ends or a fatal error. When ctx
 // ends it stops fetching, waits up to DrainTimeout for the records in flight,
 // commits what is finished, leaves the group and returns nil. Fatal are
-// ErrStalled, ErrOffsetOutOfRange, ErrUnknownTopic and a group that the broker
-// refuses for good; lost brokers and rebalances are not. A handler that ignores
+// ErrStalled, ErrOffsetOutOfRange, ErrUnknownTopic, and topics or a group that
+// the broker refuses for good; lost brokers and rebalances are not. A handler that ignores
 // its context may still be running when Run has returned; its Finish calls do
 // nothing then. Run may be called again after it returned, not before.
 func (c *Consumer) Run(ctx context.Context) error {
@@ -218,6 +218,7 @@ func (c *Consumer) end() {
 // requireTopics fails early: the library would create a missing topic or wait
 // for it in silence.
 func (c *Consumer) requireTopics(ctx context.Context) error {
+	failures := joinLog{log: c.log}
 	for {
 		missing, err := c.client.missingTopics(ctx, c.cfg.Topics)
 		switch {
@@ -225,11 +226,13 @@ func (c *Consumer) requireTopics(ctx context.Context) error {
 			return nil
 		case err == nil:
 			return fmt.Errorf("consume %s: %w", strings.Join(missing, ", "), ErrUnknownTopic)
+		case errors.Is(err, ErrUnauthorized):
+			return err
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.log.Warn().Err(err).Msg("cannot reach Kafka, trying again")
+		failures.add(time.Now(), err, "cannot reach Kafka, trying again")
 		if err := sleep(ctx, c.cfg.JoinGroupBackoff); err != nil {
 			return err
 		}
@@ -261,6 +264,7 @@ func (c *Consumer) groupConfig(conns *connSet) kafkago.ConsumerGroupConfig {
 // own context end the loop.
 func (c *Consumer) generations(ctx context.Context, group *kafkago.ConsumerGroup) error {
 	failures := 0
+	joins := joinLog{log: c.log}
 	for {
 		gen, err := group.Next(ctx)
 		switch {
@@ -269,9 +273,10 @@ func (c *Consumer) generations(ctx context.Context, group *kafkago.ConsumerGroup
 		case isFatalJoin(err):
 			return fmt.Errorf("join group %s: %w", c.cfg.Group, c.client.explain(err))
 		case err != nil:
-			c.log.Warn().Err(c.client.explain(err)).Msg("joining the group failed, trying again")
+			joins.add(time.Now(), c.client.explain(err), "joining the group failed, trying again")
 			continue
 		}
+		joins = joinLog{log: c.log}
 		g := newGeneration(ctx, c, gen, failures)
 		c.setCurrent(g)
 		gen.Start(g.run)

@@ -18,8 +18,9 @@ var (
 	ErrRenew = errors.New("the broker does not follow this producer's numbering, renew the producer")
 	// ErrMessageTooLarge says that the broker takes no message of this size.
 	ErrMessageTooLarge = errors.New("message too large for the topic, raise its max.message.bytes or shrink the message")
-	// ErrUnknownTopic says that the cluster has no such topic.
-	ErrUnknownTopic = errors.New("topic does not exist, create it")
+	// ErrUnknownTopic says that the cluster has no such topic, or does not let this
+	// user see it: a broker that is asked for all topics leaves those out.
+	ErrUnknownTopic = errors.New("topic does not exist, create it, or grant this user Describe on it")
 	// ErrInvalidTopic says that the name is not a topic name.
 	ErrInvalidTopic = errors.New("not a valid topic name")
 	// ErrUnauthorized says that the broker's access rules refuse the operation.

@@ -86,7 +86,10 @@ func (p *FencedProducer) Renew(ctx context.Context) error {
 			p.broken = nil
 			return nil
 		}
-		err = fmt.Errorf("get a producer epoch for transactional id %q: %w", p.id, err)
+		if p.id != "" {
+			err = fmt.Errorf("transactional id %q: %w", p.id, err)
+		}
+		err = fmt.Errorf("get a producer epoch: %w", err)
 		if errors.Is(err, ErrUnauthorized) || errors.Is(err, kafkago.InvalidTransactionTimeout) || ctx.Err() != nil {
 			return err
 		}
@@ -108,9 +111,10 @@ func (c *Client) initProducerID(ctx context.Context, id string) (*kafkago.Produc
 	switch {
 	case err == nil:
 		return res.Producer, nil
-	case errors.Is(err, kafkago.TransactionalIDAuthorizationFailed), errors.Is(err, kafkago.ClusterAuthorizationFailed):
-		return nil, fmt.Errorf("%w: grant Write and Describe on the transactional id, and IdempotentWrite on the cluster: %w",
-			ErrUnauthorized, err)
+	case errors.Is(err, kafkago.TransactionalIDAuthorizationFailed):
+		return nil, fmt.Errorf("%w: grant Write and Describe on the transactional id: %w", ErrUnauthorized, err)
+	case errors.Is(err, kafkago.ClusterAuthorizationFailed):
+		return nil, fmt.Errorf("%w: grant Write on the topic, and before Kafka 3.0 IdempotentWrite on the cluster: %w", ErrUnauthorized, err)
 	}
 	return nil, c.explain(err)
 }

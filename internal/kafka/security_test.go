@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/settleonce/settleonce/internal/kafka"
 )
@@ -71,6 +72,40 @@ func testAuthentication(t *testing.T, cfg kafka.Config) {
 	require.NotContains(t, err.Error(), cfg.SASL.Password)
 	_, err = wrong.DescribeTopics(t.Context(), []string{"t"})
 	require.ErrorContains(t, err, "check the SASL username, password and mechanism")
+}
+
+// A topic that may not be seen is not said to be missing, and what is to be
+// granted is named.
+func TestMissingRightsAreNamed(t *testing.T) {
+	t.Parallel()
+	describe := kfake.ACL{
+		Resource: kmsg.ACLResourceTypeTopic, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationDescribe, Allow: true,
+	}
+	cluster := startKfake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "seen", "hidden"),
+		kfake.Superuser("PLAIN", "admin", "secret"), kfake.User("PLAIN", "reader", "secret", describe))
+	client := newClient(t, kafka.Config{
+		Brokers: cluster.ListenAddrs(), SASL: kafka.SASL{Mechanism: kafka.MechanismPlain, Username: "reader", Password: "secret"},
+	})
+	found, err := client.DescribeTopics(t.Context(), []string{"seen", "hidden"})
+	require.NoError(t, err)
+	require.True(t, found[0].Exists)
+	require.Equal(t, kafka.TopicDescription{Name: "hidden", Hidden: true}, found[1])
+
+	consumer, err := client.NewConsumer(kafka.ConsumerConfig{Group: "g", Topics: []string{"hidden"}, Handler: handTo(nil)})
+	require.NoError(t, err)
+	err = consumer.Run(t.Context())
+	require.ErrorIs(t, err, kafka.ErrUnauthorized)
+	require.ErrorContains(t, err, "topic hidden, grant Describe on it")
+
+	publisher, err := client.NewPublisher(kafka.PublisherConfig{})
+	require.NoError(t, err)
+	err = publisher.Publish(t.Context(), kafka.Message{Topic: "seen", Value: []byte("v")})
+	require.ErrorIs(t, err, kafka.ErrUnauthorized)
+	require.ErrorContains(t, err, "grant Write on the topic")
+	require.NotContains(t, err.Error(), "transactional")
+	_, err = client.NewFencedProducer(t.Context(), "shard-1")
+	require.ErrorContains(t, err, `transactional id "shard-1"`)
 }
 
 // Settings that do not match the listener are explained.

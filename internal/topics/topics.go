@@ -132,6 +132,10 @@ func (p Policy) Check(found []kafka.TopicDescription) []Finding {
 	for i := range found {
 		d := &found[i]
 		look := inspection{policy: p, topic: d, findings: &findings}
+		if d.Hidden {
+			look.fault("is hidden from this user: grant it Describe and DescribeConfigs on the topic")
+			continue
+		}
 		if !d.Exists {
 			look.fault("does not exist: run `settleonce topics ensure`")
 			continue

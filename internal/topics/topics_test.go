@@ -58,6 +58,10 @@ func TestFindings(t *testing.T) {
 		want   string
 	}{
 		{"missing", func(f []kafka.TopicDescription) { f[events].Exists = false }, "t.payment.events", true, "run `settleonce topics ensure`"},
+		{
+			"hidden", func(f []kafka.TopicDescription) { f[events] = kafka.TopicDescription{Name: f[events].Name, Hidden: true} },
+			"t.payment.events", true, "grant it Describe",
+		},
 		{"partitions", func(f []kafka.TopicDescription) { f[events].Partitions = 8 }, "t.payment.events", true, "has 8 partitions instead of 16"},
 		{"compaction", set(commands, "cleanup.policy", "compact,delete"), "t.payment.commands", true, "set cleanup.policy=delete"},
 		{"unclean", set(events, "unclean.leader.election.enable", "true"), "t.payment.events", true, "set unclean.leader.election.enable=false"},
