@@ -189,7 +189,8 @@ func (c *Consumer) notice(suspect string) {
 	}
 }
 
-// watchSuspicion follows what other workers and operators decide.
+// watchSuspicion follows the database, other workers and operators. It only saves
+// a claim from being made twice: each claim looks for itself.
 func (c *Consumer) watchSuspicion(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -199,8 +200,8 @@ func (c *Consumer) watchSuspicion(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if suspect, err := c.cfg.Store.Suspect(ctx); err == nil {
-			c.notice(suspect)
+		if in, err := c.cfg.Store.CheckInstallation(ctx); err == nil {
+			c.notice(in.Suspect)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/store"
+
 	"github.com/settleonce/settleonce/internal/config"
 )
 
@@ -49,7 +51,9 @@ func recoverCommits(cmd *cobra.Command, p process, actor, reason string) error {
 	defer done()
 	var r recovery
 	if actor == "" {
-		r.Suspect, err = s.Suspect(cmd.Context())
+		var in store.Installation
+		in, err = s.CheckInstallation(cmd.Context())
+		r.Suspect = in.Suspect
 	} else {
 		r.Suspect, err = s.Recover(cmd.Context(), actor, reason)
 		r.Acknowledged = err == nil && r.Suspect != ""

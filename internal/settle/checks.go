@@ -215,6 +215,7 @@ func (r *Rules) firstNotFound(l store.Locked, q Check, caps channel.Capabilities
 	}
 	open := *l.Open
 	open.QueryFirst = false
+	open.Sends.LastDeadline = forgotten.LastDeadline // it was asked about: see askFirst
 	if !caps.NotFoundIsProof {
 		open.Sends.First = forgotten.First // the memory rule goes on from there (G1)
 	}
@@ -230,7 +231,7 @@ func (r *Rules) forgotten(l store.Locked) channel.Sends {
 	if l.Open.OpenedAt.Before(first) {
 		first = l.Open.OpenedAt
 	}
-	return channel.Sends{Count: 1, First: first, LastDeadline: l.Open.OpenedAt.Add(r.Lease)}
+	return channel.Sends{Count: 1, First: first, LastDeadline: latest(l.Open.OpenedAt.Add(r.Lease), l.Open.Sends.LastDeadline)}
 }
 
 // mayBeForgotten reports whether sends of a lost claim may exist that no proof
@@ -286,6 +287,9 @@ func (r *Rules) permit(l store.Locked, g Grant) *store.Change {
 	if code, c := r.forbidden(l); code != "" {
 		return c
 	}
+	if unasked(l) {
+		return r.askFirst(l)
+	}
 	caps := r.capabilities(l)
 	if !g.Admitted {
 		return waited(l, 250*time.Millisecond, 5*time.Second)
@@ -302,6 +306,22 @@ func (r *Rules) permit(l store.Locked, g Grant) *store.Change {
 	open.Lease, open.LeaseUntil = g.Lease, l.Now.Add(r.Lease)
 	open.NextCheckAt = open.LeaseUntil
 	return &store.Change{Open: &open, Cause: Granted}
+}
+
+// unasked reports whether a payment looks as if it was never sent in a database
+// that may have lost commits, and its provider was not asked yet.
+func unasked(l store.Locked) bool {
+	return l.Suspect && l.Open.Sends.Count == 0 && l.Open.Sends.LastDeadline.IsZero()
+}
+
+// askFirst has the provider asked before a first send: a permit may have been
+// lost as late as now, and its send be alive for as long as a lease.
+func (r *Rules) askFirst(l store.Locked) *store.Change {
+	open := *l.Open
+	open.QueryFirst, open.Sends.LastDeadline = true, l.Now.Add(r.Lease)
+	c := &store.Change{Open: released(open, l.Now), Cause: "commits may be lost: the provider is asked before a send"}
+	c.Open.NextCheckAt = l.Now
+	return c
 }
 
 // Granted is the cause of a change that permits a send.

@@ -150,13 +150,13 @@ const lockPayments = `SELECT id FROM settleonce.payments WHERE id = ANY($1::uuid
 // now, the ground of G15 included.
 const (
 	readLocked = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, ` + mayHaveLostCommits + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
 LEFT JOIN settleonce.open_payments o ON o.payment = ANY (ARRAY[i.id])`
 
 	readLockedWithGround = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, ` + mayHaveLostCommits + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
 CROSS JOIN LATERAL (SELECT p.namespace AS ns, p.obligation AS ob, p.obligation_hash AS oh) u
@@ -193,7 +193,7 @@ func scanLocked(row pgx.Row) (Locked, error) {
 	var o openRow
 	var holder, success, conflict pgtype.UUID
 	var at pgtype.Timestamptz
-	targets := append(append(r.targets(), o.targets()...), &l.Conflicted, &l.Now, &holder, &success, &at, &conflict)
+	targets := append(append(r.targets(), o.targets()...), &l.Conflicted, &l.Suspect, &l.Now, &holder, &success, &at, &conflict)
 	if err := row.Scan(targets...); err != nil {
 		return Locked{}, err
 	}

@@ -124,6 +124,10 @@ type Batch struct {
 // errNoLease guards the fence: 0 is what released payments carry (G11).
 var errNoLease = errors.New("a claim needs a lease other than 0")
 
+// errLostCommits says that the database is not the one it was, and that the batch
+// was to be sent without asking: it is claimed again, to be asked about first.
+var errLostCommits = errors.New("commits may be lost")
+
 // Partition names a partition of a topic.
 type Partition struct {
 	Topic  string
@@ -143,6 +147,13 @@ func (s *Store) Claim(ctx context.Context, b Batch) ([]Outcome, error) {
 	for rest := b.Arrivals; len(rest) > 0; {
 		n := distinctRun(rest)
 		outcomes, err := s.claimOrBisect(ctx, b, rest[:n], n == len(rest))
+		if errors.Is(err, errLostCommits) {
+			b.QueryFirst = true
+			_, err = s.CheckInstallation(ctx)
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return out, err
 		}
@@ -245,6 +256,7 @@ type claimRun struct {
 	order, news []int
 
 	now      time.Time
+	suspect  bool // commits may be lost
 	inserted map[uuid.UUID]bool
 	sends    map[uuid.UUID]int // permits that are stored for what this batch opened
 	ground   map[uuid.UUID]payment.Ground

@@ -85,7 +85,9 @@ WHERE u.again OR NOT EXISTS (SELECT FROM settleonce.open_payments o WHERE o.paym
 ORDER BY p.id FOR NO KEY UPDATE OF p`
 
 func (run *claimRun) queueReads(b *pgx.Batch) {
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&run.now) })
+	b.Queue(`SELECT clock_timestamp(), ` + mayHaveLostCommits).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&run.now, &run.suspect)
+	})
 	if len(run.order) == 0 {
 		return
 	}

@@ -17,6 +17,9 @@ import (
 // collects what has to be written. Arrivals are judged in the order of delivery:
 // a repeat in the same batch is judged against what became of the first.
 func (run *claimRun) judge() error {
+	if run.suspect && !run.batch.QueryFirst {
+		return errLostCommits
+	}
 	for i := range run.arrivals {
 		a := &run.arrivals[i]
 		switch {
@@ -79,9 +82,9 @@ func (run *claimRun) announce(i int, p *Payment) {
 // rejectTime refuses a command for its age (G14). A stale one also goes to the
 // dead letters: it was not judged, and somebody should know.
 func (run *claimRun) rejectTime(i int, p Payment, code payment.Code) Outcome {
-	detail := "issuedAt lies in the future by more than " + run.batch.Freshness.Skew.String() + "; check the caller's clock"
+	detail := "issuedAt lies in the future by more than " + payment.DurationText(run.batch.Freshness.Skew) + "; check the caller's clock"
 	if code == payment.CodeStaleCommand {
-		detail = "issuedAt is older than " + run.batch.Freshness.Window.String() + "; not judged, an earlier delivery may have settled"
+		detail = "issuedAt is older than " + payment.DurationText(run.batch.Freshness.Window) + "; not judged, an earlier delivery may have settled"
 		run.messages = append(run.messages, deadLetter(run.topics, &run.arrivals[i], Dead{Reason: payment.DeadStale, Error: detail}))
 	}
 	return run.rejectClaimed(i, p, code, detail, nil)

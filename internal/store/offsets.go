@@ -62,33 +62,37 @@ type Installation struct {
 	Shards int
 }
 
+// Which server and timeline this is now.
+const (
+	serverNow   = `(SELECT system_identifier FROM pg_control_system())`
+	timelineNow = `('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint`
+)
+
+// mayHaveLostCommits is asked inside the transactions that claim and permit: a
+// worker whose database fails over goes on with the promoted one at once.
+const mayHaveLostCommits = `(SELECT i.suspect <> '' OR i.system_identifier <> ` + serverNow + ` OR i.timeline <> ` + timelineNow + `
+    FROM settleonce.installation i)`
+
 // CheckInstallation compares the database with the one that was installed. When
 // the server's identifier or timeline changed (a restore, a promoted standby),
 // commits may be lost, and the installation is marked suspect.
 func (s *Store) CheckInstallation(ctx context.Context) (Installation, error) {
 	const check = `
-UPDATE settleonce.installation SET suspect = CASE
+SELECT suspect, CASE
     WHEN suspect <> '' THEN suspect
     WHEN system_identifier <> now_id THEN format('the database is another server: %s, was %s', now_id, system_identifier)
     WHEN timeline <> now_line THEN format('the database was restored or promoted: timeline %s, was %s', now_line, timeline)
-    ELSE '' END
-FROM (SELECT (SELECT system_identifier FROM pg_control_system()) AS now_id,
-    ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint AS now_line) AS n
-RETURNING suspect, shards`
+    ELSE '' END, shards
+FROM settleonce.installation, (SELECT ` + serverNow + ` AS now_id, ` + timelineNow + ` AS now_line) AS n`
 	var i Installation
-	if err := s.pool.QueryRow(ctx, check).Scan(&i.Suspect, &i.Shards); err != nil {
+	var known string
+	if err := s.pool.QueryRow(ctx, check).Scan(&known, &i.Suspect, &i.Shards); err != nil {
 		return i, fmt.Errorf("check the installation: %w", err)
 	}
-	return i, nil
-}
-
-// Suspect returns why commits may have been lost, or "".
-func (s *Store) Suspect(ctx context.Context) (string, error) {
-	var suspect string
-	if err := s.pool.QueryRow(ctx, `SELECT suspect FROM settleonce.installation`).Scan(&suspect); err != nil {
-		return "", fmt.Errorf("read the installation: %w", err)
+	if i.Suspect == known {
+		return i, nil
 	}
-	return suspect, nil
+	return i, s.MarkSuspect(ctx, i.Suspect)
 }
 
 // MarkSuspect records why commits may have been lost. The first reason stays.
@@ -105,6 +109,9 @@ func (s *Store) MarkSuspect(ctx context.Context, reason string) error {
 // becomes the known one. It returns what was suspected and leaves an audit row;
 // when nothing was, it changes nothing.
 func (s *Store) Recover(ctx context.Context, actor, reason string) (string, error) {
+	if _, err := s.CheckInstallation(ctx); err != nil {
+		return "", err
+	}
 	var suspect string
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT suspect FROM settleonce.installation FOR UPDATE`).Scan(&suspect); err != nil {
@@ -114,8 +121,7 @@ func (s *Store) Recover(ctx context.Context, actor, reason string) (string, erro
 			return nil
 		}
 		if _, err := tx.Exec(ctx, `UPDATE settleonce.installation SET suspect = '',
-			system_identifier = (SELECT system_identifier FROM pg_control_system()),
-			timeline = ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint`); err != nil {
+			system_identifier = `+serverNow+`, timeline = `+timelineNow); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `INSERT INTO settleonce.audit (actor, action, reason, detail)

@@ -84,6 +84,8 @@ type Locked struct {
 	Ground payment.Ground
 	// Conflicted says that the payment has an open conflict item.
 	Conflicted bool
+	// Suspect says that commits may be lost, and with them sends.
+	Suspect bool
 	// Now is the database's clock at the time of the lock.
 	Now time.Time
 }

@@ -187,7 +187,7 @@ func retry(ctx context.Context, fn func() error) error {
 
 // transient reports whether the same transaction may work when run again.
 func transient(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errImpossible) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errImpossible) || errors.Is(err, errLostCommits) {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
