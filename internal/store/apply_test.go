@@ -155,6 +155,25 @@ func TestG9_ImpossibleChange(t *testing.T) {
 	w.consistent()
 }
 
+// TestG9_RowsThatMoved: should a row not be as it was decided on, by whatever
+// fault, its change is not committed, and the others are.
+func TestG9_RowsThatMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stuck, fine := w.claimed(command()), w.claimed(command())
+	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	w.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON settleonce.payments FOR EACH ROW WHEN (old.id = '` + idOf(stuck).String() + `') EXECUTE FUNCTION refuse()`)
+	out, err := w.store.Apply(t.Context(), []store.Step{
+		{Payment: idOf(stuck), Decide: always(finish(payment.Succeeded))}, {Payment: idOf(fine), Decide: always(finish(payment.Succeeded))},
+	})
+	require.NoError(t, err)
+	require.Error(t, out[0].Err)
+	require.NoError(t, out[1].Err)
+	require.Len(t, w.events(), 1)
+	require.Equal(t, idOf(stuck), w.holder("shop", stuck.OrderID))
+	w.consistent()
+}
+
 // TestApplyStepsOfOnePayment are applied one after the other, in their order.
 func TestApplyStepsOfOnePayment(t *testing.T) {
 	t.Parallel()
@@ -261,8 +280,14 @@ func TestApplyFromManyWorkers(t *testing.T) {
 				for i := range steps {
 					steps[i] = store.Step{Payment: idOf(commands[rand.IntN(len(commands))]), Decide: flip, WithGround: rand.IntN(2) == 0}
 				}
-				if _, err := w.store.Apply(t.Context(), steps); err != nil {
+				out, err := w.store.Apply(t.Context(), steps)
+				if err != nil {
 					t.Error(err)
+				}
+				for i := range out {
+					if out[i].Err != nil {
+						t.Error(out[i].Err)
+					}
 				}
 			}
 		})

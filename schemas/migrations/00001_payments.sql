@@ -46,8 +46,9 @@ CREATE TABLE settleonce.payments (
     CHECK ((state IN (4, 5, 6)) = (ended_at IS NOT NULL)),
     CHECK (state = 6 OR (amount > 0 AND obligation_hash IS NOT NULL))
 ) WITH (fillfactor = 50);
-CREATE INDEX payments_created ON settleonce.payments USING brin (created_at) WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX payments_obligation ON settleonce.payments (obligation_hash) WHERE obligation_hash IS NOT NULL;
+-- What may be forgotten. Not BRIN: once the space of old keys is used again, each of its ranges holds both ages.
+CREATE INDEX payments_created ON settleonce.payments (created_at);
 
 -- One row per unresolved payment, gone with its outcome.
 CREATE TABLE settleonce.open_payments (
@@ -104,8 +105,8 @@ CREATE TABLE settleonce.deliveries (
     state      smallint    NOT NULL,
     version    integer     NOT NULL
 );
-CREATE INDEX deliveries_at ON settleonce.deliveries USING brin (at) WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX deliveries_payment ON settleonce.deliveries (payment);
+CREATE INDEX deliveries_at ON settleonce.deliveries (at);
 
 -- Messages on their way to Kafka, in Debezium's outbox convention. A published row is deleted, so what is here is
 -- pending; the relay scans per shard and never keeps a cursor.
