@@ -194,7 +194,7 @@ func (d *devRun) ensureTopics(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	_, err = client.EnsureTopics(ctx, topicPolicy(&d.cfg).Plan())
+	_, err = createTopics(ctx, client, &d.cfg)
 	return err
 }
 
@@ -269,11 +269,11 @@ func (d *devRun) announce(w *worker) {
 	}
 	fmt.Fprintf(d.stdout, `
   In another terminal:
-    set -a; . %s
-    settleonce publish --order order-1001 --amount 1999 --currency EUR
-    settleonce status KEY --caller shop
+    set -a; . %[1]s
+    %[2]s publish --order order-1001 --amount 1999 --currency EUR
+    %[2]s status KEY --caller shop
 
-`, env)
+`, env, d.program())
 }
 
 func (d *devRun) writeEnv(w *worker) (string, error) {

@@ -45,7 +45,7 @@ type running struct {
 func start(t *testing.T, env []string, args ...string) *running {
 	t.Helper()
 	r := &running{stdout: &syncBuffer{}, stderr: &syncBuffer{}, signals: make(chan os.Signal, 2), code: make(chan int, 1)}
-	p := process{args: args, env: env, stdin: strings.NewReader(""), stdout: r.stdout, stderr: r.stderr, signals: r.signals}
+	p := process{path: "bin/settleonce", args: args, env: env, stdin: strings.NewReader(""), stdout: r.stdout, stderr: r.stderr, signals: r.signals}
 	ctx := context.WithoutCancel(t.Context())
 	go func() { r.code <- p.run(ctx) }()
 	return r
@@ -89,6 +89,7 @@ func startDev(t *testing.T, dir string, inherited []string) (*running, []string)
 		return true
 	}, 2*time.Minute, 50*time.Millisecond)
 	require.Empty(t, r.code, r.stderr.String())
+	require.Contains(t, r.stdout.String(), "bin/settleonce publish --order", "it is named as it was started")
 	return r, env
 }
 

@@ -19,7 +19,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	p := process{
-		args: os.Args[1:], env: os.Environ(),
+		path: os.Args[0], args: os.Args[1:], env: os.Environ(),
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		signals: signals,
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,17 @@ func asUsage(err error) error {
 // process is one run of the program, with everything it touches, so that tests
 // run the real one.
 type process struct {
+	// path is how the program was started; "" is the same as "settleonce".
+	path           string
 	args, env      []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	// signals ends the run: the first one drains, the second cuts short.
 	signals <-chan os.Signal
 }
+
+// program is what to type to start it again.
+func (p process) program() string { return cmp.Or(p.path, "settleonce") }
 
 // variable is a variable of the process's environment; "" when it is not set.
 func (p process) variable(name string) string {

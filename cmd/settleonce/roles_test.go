@@ -14,7 +14,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/pgtest"
@@ -51,6 +53,24 @@ func embeddedKafka(t *testing.T) string {
 	return strings.Join(cluster.ListenAddrs(), ",")
 }
 
+// What fails for every topic is said once, after what to do.
+func TestTopicsThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	for fault, want := range map[*kerr.Error]string{
+		kerr.InvalidReplicationFactor: "settleonce: start 3 brokers, or set replication to what there are (1 for development): ",
+		kerr.TopicAuthorizationFailed: "settleonce: grant this user Create on the topics, or run it as one who has it: ",
+	} {
+		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+		require.NoError(t, err)
+		t.Cleanup(cluster.Close)
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: fault, Count: -1})
+		r := runCommand(t, nil, "topics", "ensure", "--kafka-brokers", cluster.ListenAddrs()[0])
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.stderr, want+"topics that were not created: payment.commands, payment.replies, ")
+		require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
+	}
+}
+
 // apacheKafka is a real broker, which `make test` starts where it can.
 func apacheKafka(t *testing.T) string {
 	t.Helper()
@@ -80,7 +100,7 @@ func TestStartIsRefused(t *testing.T) {
 	const unsafe = "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true"
 	refused("payment.events does not exist: run `settleonce topics ensure`", unsafe)
 	requireOK(t, runCommand(t, s.env, "topics", "ensure"))
-	refused("keeps records longer than the window of 200h0m0s", unsafe, "SETTLEONCE_WINDOW=200h", "SETTLEONCE_COMMANDS_RETENTION=200h")
+	refused("keeps records longer than the window of 200h:", unsafe, "SETTLEONCE_WINDOW=200h", "SETTLEONCE_COMMANDS_RETENTION=200h")
 
 	r := runCommand(t, s.env, "consumer", "--postgres-dsn", "postgres://nobody@127.0.0.1:1/x?sslmode=disable")
 	require.Equal(t, exitFailed, r.code)

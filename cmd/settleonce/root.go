@@ -108,7 +108,10 @@ func explainFlag(cmd *cobra.Command, err error) error {
 // help prints examples first: they are what most people came for.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "Examples:\n%s\n\n%s\n", strings.TrimRight(cmd.Example, "\n"), strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)))
+	if example := strings.TrimRight(cmd.Example, "\n"); example != "" {
+		fmt.Fprintf(out, "Examples:\n%s\n\n", example)
+	}
+	fmt.Fprintln(out, strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)))
 	fmt.Fprintf(out, "\nUsage:\n  %s\n", cmd.UseLine())
 	printCommands(out, cmd)
 	printFlags(out, "Flags", cmd.Flags(), "")

@@ -19,7 +19,7 @@ import (
 
 func newStatus(p process) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status KEY", Short: "Show a payment, its history, and what each duplicate was told", GroupID: sectionStart,
+		Use: "status KEY", Short: "Show a payment, its history, and what repeated or refused deliveries were told", GroupID: sectionStart,
 		Example: "  settleonce status 8e03978e-40d5-43e8-bc93-6894a57f9324 --caller shop\n" +
 			"  settleonce status 8e03978e-40d5-43e8-bc93-6894a57f9324 -o json",
 		Long: "KEY is the idempotencyKey, or the id of the payment. With --caller the payment is found at once;\n" +
@@ -214,10 +214,10 @@ func (v *paymentView) fillHistory(t *table) {
 	}
 	t.row("")
 	if len(v.Deliveries) == 0 {
-		t.row("no duplicates were delivered")
+		t.row("no repeats were delivered")
 		return
 	}
-	t.row("DUPLICATE", "TOLD", "CODE", "STATE", "VERSION", "WHERE")
+	t.row("DELIVERY", "TOLD", "CODE", "STATE", "VERSION", "WHERE")
 	for _, d := range v.Deliveries {
 		t.row(clock(d.At), d.Kind, dash(string(d.Code)), d.State, d.Version, fmt.Sprintf("%s/%d@%d", d.Topic, d.Partition, d.Offset))
 	}

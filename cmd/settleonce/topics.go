@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/topics"
 )
 
@@ -51,34 +55,31 @@ type topicReport struct {
 }
 
 func ensureTopics(cmd *cobra.Command, p process) error {
-	l, err := load(cmd, p)
-	if err != nil {
-		return err
-	}
-	client, err := openKafka(cmd.Context(), &l.Config, zerolog.Nop())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	results, err := client.EnsureTopics(cmd.Context(), topicPolicy(&l.Config).Plan())
-	if err != nil {
-		return fmt.Errorf("%w: check the rights of this user, and that the cluster has %d brokers (replication)", err, l.Config.Topics.Replication)
-	}
-	report := topicReport{Findings: []topics.Finding{}}
-	for _, r := range results {
-		if r.Created {
-			report.Created = append(report.Created, r.Name)
-		} else {
-			report.Existing = append(report.Existing, r.Name)
+	return withKafka(cmd, p, func(client *kafka.Client, c *config.Config) error {
+		results, err := createTopics(cmd.Context(), client, c)
+		if err != nil {
+			return err
 		}
-	}
-	if report.Findings, err = checkTopics(cmd.Context(), client, &l.Config); err != nil {
-		return err
-	}
-	return report.show(cmd)
+		var report topicReport
+		for _, r := range results {
+			if r.Created {
+				report.Created = append(report.Created, r.Name)
+			} else {
+				report.Existing = append(report.Existing, r.Name)
+			}
+		}
+		return report.check(cmd, client, c)
+	})
 }
 
 func showTopicCheck(cmd *cobra.Command, p process) error {
+	return withKafka(cmd, p, func(client *kafka.Client, c *config.Config) error {
+		return topicReport{}.check(cmd, client, c)
+	})
+}
+
+// withKafka connects for one question.
+func withKafka(cmd *cobra.Command, p process, ask func(*kafka.Client, *config.Config) error) error {
 	l, err := load(cmd, p)
 	if err != nil {
 		return err
@@ -88,18 +89,47 @@ func showTopicCheck(cmd *cobra.Command, p process) error {
 		return err
 	}
 	defer client.Close()
-	findings, err := checkTopics(cmd.Context(), client, &l.Config)
+	return ask(client, &l.Config)
+}
+
+// createTopics makes the topics that are missing.
+func createTopics(ctx context.Context, client *kafka.Client, c *config.Config) ([]kafka.TopicResult, error) {
+	results, err := client.EnsureTopics(ctx, topicPolicy(c).Plan())
+	if err == nil {
+		return results, nil
+	}
+	var names []string
+	for _, r := range results {
+		if r.Err != nil {
+			names = append(names, r.Name)
+			err = errors.Unwrap(r.Err) // nearly always the same for all: one is enough
+		}
+	}
+	if len(names) > 0 {
+		err = fmt.Errorf("topics that were not created: %s: %w", strings.Join(names, ", "), err)
+	}
+	switch {
+	case errors.Is(err, kafka.ErrTooFewBrokers):
+		return nil, fmt.Errorf("start %d brokers, or set replication to what there are (1 for development): %w", c.Topics.Replication, err)
+	case errors.Is(err, kafka.ErrUnauthorized):
+		return nil, fmt.Errorf("grant this user Create on the topics, or run it as one who has it: %w", err)
+	default:
+		return nil, err
+	}
+}
+
+// check adds the findings and prints the report.
+func (r topicReport) check(cmd *cobra.Command, client *kafka.Client, c *config.Config) error {
+	findings, err := checkTopics(cmd.Context(), client, c)
 	if err != nil {
 		return err
 	}
-	return topicReport{Findings: findings}.show(cmd)
+	r.Findings = append([]topics.Finding{}, findings...) // [] in JSON, never null
+	return r.show(cmd)
 }
 
 // show prints the report; a fault among the findings is an error.
 func (r topicReport) show(cmd *cobra.Command) error {
-	if r.Findings == nil {
-		r.Findings = []topics.Finding{}
-	}
 	err := show(cmd, r, func(t *table, r topicReport) {
 		for _, name := range r.Created {
 			t.row("created", name)

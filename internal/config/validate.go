@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/settleonce/settleonce/payment"
 )
 
 // rule is one demand: broken says when it does not hold, and the sentence says
@@ -289,7 +291,7 @@ func (c *Config) channelFaults(ch Channel) []error {
 	}
 	if least := 2 * ch.Capabilities.SubmitTimeout; c.Consumer.Lease < least {
 		errs = append(errs, fmt.Errorf("lease is %s: raise it to at least %s, twice the submit timeout, or lower the submit timeout",
-			formatDuration(c.Consumer.Lease), formatDuration(least)))
+			payment.DurationText(c.Consumer.Lease), payment.DurationText(least)))
 	}
 	return errs
 }

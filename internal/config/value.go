@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // promise is a duration that a provider documents; "forever", "immediate" and
@@ -98,7 +99,7 @@ func format(target any) string {
 	case *string:
 		return *t
 	case *time.Duration:
-		return formatDuration(*t)
+		return payment.DurationText(*t)
 	case *promise:
 		return formatPromise(*t)
 	case *[]string:
@@ -120,25 +121,13 @@ func format(target any) string {
 	}
 }
 
-// formatDuration drops the zero units that time.Duration prints: 336h, not 336h0m0s.
-func formatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 func formatPromise(p promise) string {
 	for word, value := range promiseWords {
 		if p == value {
 			return word
 		}
 	}
-	return formatDuration(time.Duration(p))
+	return payment.DurationText(time.Duration(p))
 }
 
 // typeName is how the documentation calls the type of a setting.

@@ -24,7 +24,8 @@ type TopicResult struct {
 	Name string
 	// Created is false when the topic existed, however it is configured.
 	Created bool
-	// Err is set when the topic neither existed nor could be created.
+	// Err is set when the topic neither existed nor could be created; it wraps the
+	// broker's reason with the topic's name.
 	Err error
 }
 

@@ -25,6 +25,9 @@ var (
 	ErrInvalidTopic = errors.New("not a valid topic name")
 	// ErrUnauthorized says that the broker's access rules refuse the operation.
 	ErrUnauthorized = errors.New("not allowed by the broker's access rules")
+	// ErrTooFewBrokers says that a topic was to have more copies than there are
+	// brokers.
+	ErrTooFewBrokers = errors.New("fewer brokers than copies")
 	// ErrRefused says that the broker's rules for the topic refuse the message.
 	ErrRefused = errors.New("message refused by the broker")
 	// ErrEarlierRefused says that an earlier message of the same topic and key

@@ -221,6 +221,7 @@ func classify(err error) error {
 		ErrMessageTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge},
 		ErrUnknownTopic:    {kafkago.UnknownTopicOrPartition},
 		ErrInvalidTopic:    {kafkago.InvalidTopic},
+		ErrTooFewBrokers:   {kafkago.InvalidReplicationFactor},
 		ErrUnauthorized: {
 			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed,
 			kafkago.TransactionalIDAuthorizationFailed, kafkago.GroupAuthorizationFailed,

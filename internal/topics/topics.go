@@ -215,7 +215,7 @@ func (i inspection) commandRetention() {
 	ms, told := i.number("retention.ms")
 	window := i.policy.Window.Milliseconds()
 	if told && (ms < 0 || ms > window) {
-		i.fault("keeps records longer than the window of " + i.policy.Window.String() + ": set retention.ms to " +
+		i.fault("keeps records longer than the window of " + payment.DurationText(i.policy.Window) + ": set retention.ms to " +
 			strconv.FormatInt(window, 10) + " or less, or raise window")
 	}
 }

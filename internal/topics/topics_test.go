@@ -59,7 +59,9 @@ func TestFindings(t *testing.T) {
 	}{
 		{"missing", func(f []kafka.TopicDescription) { f[events].Exists = false }, "t.payment.events", true, "run `settleonce topics ensure`"},
 		{
-			"hidden", func(f []kafka.TopicDescription) { f[events] = kafka.TopicDescription{Name: f[events].Name, Hidden: true} },
+			"hidden", func(f []kafka.TopicDescription) {
+				f[events] = kafka.TopicDescription{Name: f[events].Name, Hidden: true}
+			},
 			"t.payment.events", true, "grant it Describe",
 		},
 		{"partitions", func(f []kafka.TopicDescription) { f[events].Partitions = 8 }, "t.payment.events", true, "has 8 partitions instead of 16"},
