@@ -17,6 +17,9 @@ import (
 // collects what has to be written. Arrivals are judged in the order of delivery:
 // a repeat in the same batch is judged against what became of the first.
 func (run *claimRun) judge() error {
+	if run.suspect && !run.batch.QueryFirst {
+		return errLostCommits
+	}
 	for i := range run.arrivals {
 		a := &run.arrivals[i]
 		switch {
