@@ -240,7 +240,7 @@ func (l *lane) conclude(s *shard, v verdict) {
 			Msg("outbox: shut out by a newer producer, giving the shard up; if this repeats, another installation uses the same transactional prefix")
 		r.tendNow()
 	case v.failed && seldom(s.failures):
-		r.log.Warn().Int16("shard", s.id).Err(v.first).Int("failures", s.failures).Dur("pause", pause).
+		r.log.Warn().Int16("shard", s.id).Err(v.first).Int("failures", s.failures).Stringer("pause", pause).
 			Msg("outbox: publish failed, trying again")
 	}
 }

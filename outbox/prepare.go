@@ -99,7 +99,7 @@ func (r *Relay) stored(s *shard, quiet time.Duration) {
 	id := s.producer.ProducerID()
 	if s.storedProducer != nil && *s.storedProducer != id {
 		r.stats.producerChanges.Add(1)
-		r.log.Error().Int16("shard", s.id).Int64("stored_producer", *s.storedProducer).Int64("producer", id).Dur("quiet", quiet).
+		r.log.Error().Int16("shard", s.id).Int64("stored_producer", *s.storedProducer).Int64("producer", id).Stringer("quiet", quiet).
 			Msg("outbox: the broker forgot the shard's transactional id, so an old relay that wakes up would not be shut out; " +
 				"waiting until its lease and last publish must be over; raise transactional.id.expiration.ms or renew more often")
 	}

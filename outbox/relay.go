@@ -78,7 +78,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	r.log.Info().Dur("lease", r.cfg.Lease).Msg("outbox relay started")
+	r.log.Info().Stringer("lease", r.cfg.Lease).Msg("outbox relay started")
 	// Leases are kept while the lanes finish, so the helpers end after them.
 	helping, stopHelping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHelping()
