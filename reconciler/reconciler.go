@@ -46,8 +46,11 @@ type Config struct {
 	// CleanEvery is how often keys that nothing can bring back are removed.
 	// Defaults to 1 hour.
 	CleanEvery time.Duration
-	Metrics    *telemetry.Metrics
-	Logger     zerolog.Logger
+	// Stall ends Run with kafka.ErrStalled when picking payments hangs that long.
+	// Defaults to 2 minutes.
+	Stall   time.Duration
+	Metrics *telemetry.Metrics
+	Logger  zerolog.Logger
 }
 
 // WithDefaults returns a copy with unset fields set.
@@ -71,6 +74,9 @@ func (c Config) WithDefaults() Config {
 	if c.CleanEvery == 0 {
 		c.CleanEvery = time.Hour
 	}
+	if c.Stall == 0 {
+		c.Stall = 2 * time.Minute
+	}
 	return c
 }
 
@@ -83,6 +89,8 @@ func (c Config) Validate() error {
 		return errors.New("set the sweep interval to at least 10ms")
 	case c.Batch < 1 || c.Queries < 1:
 		return errors.New("set the reconciler's batch and its queries under way to at least 1")
+	case c.Stall < time.Second:
+		return errors.New("set the reconciler's stall limit to at least 1s")
 	}
 	return c.Budget.Validate()
 }
@@ -93,6 +101,8 @@ type Reconciler struct {
 	kafka  *kafka.Consumer
 	alarms *alarms
 	asking chan struct{} // a token per query under way
+
+	ringing, sweeping pulse
 }
 
 // New returns a Reconciler. It does nothing until Run.
@@ -102,6 +112,7 @@ func New(cfg Config) (*Reconciler, error) {
 		return nil, err
 	}
 	r := &Reconciler{cfg: cfg, alarms: newAlarms(), asking: make(chan struct{}, cfg.Queries)}
+	r.ringing.what, r.sweeping.what = "picking woken payments", "the sweep of overdue payments"
 	group, err := cfg.Kafka.NewConsumer(kafka.ConsumerConfig{
 		Group: cfg.Group, Topics: cfg.Topics[:], Handler: r.wake, MaxInFlight: 5000,
 		// A wake-up that waits for its time must not hold up a rebalance: the next
@@ -121,9 +132,13 @@ func (r *Reconciler) Assigned() map[string][]int { return r.kafka.Assigned() }
 // Stats returns the state of the assigned partitions.
 func (r *Reconciler) Stats() []kafka.PartitionStats { return r.kafka.Stats() }
 
-// Run reconciles until ctx ends or the delay topics cannot be consumed. On the
-// way out it stops picking and waits for the queries and sends under way.
+// Run reconciles until ctx ends, the delay topics cannot be consumed, or the
+// database hangs. On the way out it stops picking and waits for the queries and
+// sends under way.
 func (r *Reconciler) Run(ctx context.Context) error {
+	given := ctx
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	loopCtx, stopLoops := context.WithCancel(ctx)
 	settleCtx, stopSettler := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettler()
@@ -134,7 +149,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	loops.Go(func() { r.ring(loopCtx) })
 	loops.Go(func() { r.sweep(loopCtx) })
 	loops.Go(func() { r.clean(loopCtx) })
+	loops.Go(func() { r.watchdog(loopCtx, fail) })
 	err := r.kafka.Run(ctx)
+	if err == nil && given.Err() == nil {
+		err = context.Cause(ctx)
+	}
 	stopLoops()
 	loops.Wait()
 	stopSettler()
@@ -152,8 +171,8 @@ func (r *Reconciler) sweep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		for r.sweepOnce(ctx) == r.cfg.Batch {
-			continue
+		for picked := r.cfg.Batch; picked == r.cfg.Batch; {
+			r.sweeping.step(func() { picked = r.sweepOnce(ctx) })
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (r *Reconciler) ring(ctx context.Context) {
 	for {
 		rung, pause := r.alarms.due(time.Now(), r.cfg.Batch)
 		if len(rung) > 0 {
-			r.answer(ctx, rung)
+			r.ringing.step(func() { r.answer(ctx, rung) })
 			continue
 		}
 		timer := time.NewTimer(pause)

@@ -127,9 +127,9 @@ func TestP34_PaidMeanwhile(t *testing.T) {
 	// Another system paid these obligations: a success stands on them.
 	_, err := s.db.Exec(s.ctx, `INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version,
 		namespace, obligation, obligation_hash, order_id, amount, currency, customer_id, payment_method, channel, channel_identity,
-		provider_key, state, origin_topic, origin_partition, origin_offset, origin_time, issued_at, latest_issued_at, ended_at)
+		provider_key, state, version, attempt, sends, origin_topic, origin_partition, origin_offset, origin_time, issued_at, latest_issued_at, ended_at)
 		SELECT gen_random_uuid(), caller, operation, gen_random_uuid(), fingerprint, fingerprint_version, namespace, obligation,
-		obligation_hash, order_id, amount, currency, customer_id, payment_method, channel, channel_identity, gen_random_uuid(), 4,
+		obligation_hash, order_id, amount, currency, customer_id, payment_method, channel, channel_identity, gen_random_uuid(), 4, 1, 1, 1,
 		origin_topic, origin_partition, origin_offset + 1000, origin_time, issued_at, latest_issued_at, clock_timestamp()
 		FROM settleonce.payments`)
 	require.NoError(t, err)
@@ -145,11 +145,12 @@ func TestP34_PaidMeanwhile(t *testing.T) {
 // ask at a flat rate, and nobody before its time.
 func TestG13_FlatAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	const unresolved, floor = 1600, 80
+	const unresolved, floor = 1600, 150
 	s := start(t, only(1, 1, 0), behave(func(b *sim.Behaviour) {
 		b.Rates = map[sim.Kind]float64{sim.LostAnswer: 1, sim.QueryError: 1}
-		b.Latency, b.LongestExecution = 800*time.Millisecond, 20*time.Second // all are under way before the breaker sees one
-	}), capable(func(c *channel.Capabilities) { c.MaxInFlight = 2000 }),
+		b.Latency, b.LongestExecution = 4500*time.Millisecond, 20*time.Second // all are under way before the breaker sees one
+	}), capable(func(c *channel.Capabilities) { c.MaxInFlight, c.SubmitTimeout = 2000, 7*time.Second }),
+		ruled(func(r *settle.Rules) { r.Lease = 15 * time.Second }),
 		func(set *settings) { set.budget = store.QueryPolicy{Floor: floor, Share: 0.01} })
 	batch := commands(unresolved)
 	s.send(batch...)

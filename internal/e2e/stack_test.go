@@ -253,6 +253,6 @@ func issued(by time.Duration) func(*payment.Command) {
 // How long tests wait for what must come; nothing is timed by it.
 const (
 	waitFor  = 45 * time.Second
-	waitLong = 120 * time.Second
+	waitLong = 90 * time.Second
 	tick     = 25 * time.Millisecond
 )

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -92,7 +93,7 @@ func (w *watcher) until(t *testing.T, condition func() bool, what string, args .
 		select {
 		case <-changed:
 		case <-timeout.C:
-			require.Fail(t, "it never came", append([]any{what}, args...)...)
+			require.Fail(t, "it never came: "+fmt.Sprintf(what, args...))
 		}
 	}
 }
@@ -181,8 +182,31 @@ func (s *stack) state(c payment.Command) payment.State {
 // waitState waits until the payment is in the state.
 func (s *stack) waitState(c payment.Command, state payment.State) store.Status {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.state(c) == state }, waitLong, tick, "payment %s never %s", c.IdempotencyKey, state)
+	deadline := time.NewTimer(waitLong)
+	defer deadline.Stop()
+	every := time.NewTicker(tick)
+	defer every.Stop()
+	for s.state(c) != state {
+		select {
+		case <-every.C:
+		case <-deadline.C:
+			require.Fail(s.t, fmt.Sprintf("payment %s never %s\n%s", c.IdempotencyKey, state, s.story(c)))
+		}
+	}
 	return s.status(c)
+}
+
+// story is what is known about a payment, for the reader of a failure.
+func (s *stack) story(c payment.Command) string {
+	st, err := s.check.Status(s.ctx, c.Identity().PaymentID())
+	if err != nil {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%s, ledger %+v, open %+v", st.Payment.State, s.charge(c), st.Open)
+	for _, h := range st.History {
+		text += fmt.Sprintf("\n%s %s send %d by %s: %s", h.At.Format(time.TimeOnly), h.State, h.Send, h.Actor, h.Cause)
+	}
+	return text
 }
 
 // waitEnd waits until the payment is in a terminal state.

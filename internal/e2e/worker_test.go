@@ -196,8 +196,11 @@ func TestB8_RebalancesUnderLoad(t *testing.T) {
 	for _, c := range commands {
 		s.waitState(c, payment.Succeeded)
 	}
-	for _, c := range commands {
-		require.Equal(t, []payment.State{payment.Succeeded}, s.waitEvents(c, 1))
+	for _, c := range commands { // on a slow machine some go over unknown
+		s.watch.until(t, func() bool {
+			states := s.eventStates(c)
+			return len(states) > 0 && states[len(states)-1] == payment.Succeeded
+		}, "outcome of %s", c.IdempotencyKey)
 	}
 	sum := s.sim.Summary()
 	require.Equal(t, len(commands), sum.Keys)
