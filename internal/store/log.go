@@ -1,6 +1,8 @@
 package store
 
 import (
+	"github.com/rs/zerolog"
+
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -20,7 +22,8 @@ func (s *Store) logClaims(run *claimRun) {
 			event.Str("reason", string(a.Dead.Reason)).Str("error", payment.Mask(a.Dead.Error)).Msg("dead letter")
 			continue
 		}
-		event.Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller).Str("code", string(o.Code)).Msg("claim")
+		event = event.Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller)
+		known(event, "code", string(o.Code)).Msg("claim")
 	}
 }
 
@@ -30,9 +33,18 @@ func (s *Store) logChanges(round []int, out []Applied) {
 		if a.Change == nil || a.Change.Quiet {
 			continue
 		}
-		s.log.Info().Stringer("key", a.After.Identity.Key).Str("caller", a.After.Identity.Caller).
-			Int("attempt", a.After.Attempt).Int("send", a.After.Sends).Str("request", a.Change.RequestHash).
-			Str("reference", a.After.ProviderReference).Stringer("state", a.After.State).
-			Str("cause", payment.Mask(a.Change.Cause)).Str("actor", a.Change.Actor).Msg("transition")
+		event := s.log.Info().Stringer("key", a.After.Identity.Key).Str("caller", a.After.Identity.Caller).
+			Int("attempt", a.After.Attempt).Int("send", a.After.Sends).Stringer("state", a.After.State).Str("actor", a.Change.Actor)
+		known(event, "request", a.Change.RequestHash)
+		known(event, "reference", a.After.ProviderReference)
+		known(event, "cause", payment.Mask(a.Change.Cause)).Msg("transition")
 	}
+}
+
+// known adds a field that has a value: an empty one would look like a fault.
+func known(event *zerolog.Event, name, value string) *zerolog.Event {
+	if value == "" {
+		return event
+	}
+	return event.Str(name, value)
 }
