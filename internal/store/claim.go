@@ -149,6 +149,7 @@ func (s *Store) Claim(ctx context.Context, b Batch) ([]Outcome, error) {
 		outcomes, err := s.claimOrBisect(ctx, b, rest[:n], n == len(rest))
 		if errors.Is(err, errLostCommits) {
 			b.QueryFirst = true
+			b.judged = judgedBy(b.Arrivals, out) // of this transaction, a half may be claimed already
 			_, err = s.CheckInstallation(ctx)
 			if err == nil {
 				continue
@@ -161,6 +162,17 @@ func (s *Store) Claim(ctx context.Context, b Batch) ([]Outcome, error) {
 		rest = rest[n:]
 	}
 	return out, nil
+}
+
+// judgedBy are the payments that have an outcome already.
+func judgedBy(arrivals []Arrival, outcomes []Outcome) map[uuid.UUID]bool {
+	judged := make(map[uuid.UUID]bool, len(outcomes))
+	for i := range outcomes {
+		if outcomes[i].Verdict != DeadLettered {
+			judged[arrivals[i].Identity.PaymentID()] = true
+		}
+	}
+	return judged
 }
 
 // distinctRun is the length of the longest prefix in which no two payments share

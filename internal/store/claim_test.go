@@ -45,6 +45,7 @@ func TestClaimFresh(t *testing.T) {
 	require.NotNil(t, st.Open)
 	require.Equal(t, b.Lease, st.Open.Lease)
 	require.Equal(t, 1, st.Open.Sends.Count)
+	require.Equal(t, st.Open.OpenedAt, st.Open.Sends.First, "an earlier permit would be one of a lost claim")
 	require.WithinDuration(t, st.Open.Sends.First.Add(b.SendWithin), st.Open.Sends.LastDeadline, 100*time.Millisecond)
 	require.WithinDuration(t, st.Open.OpenedAt.Add(b.LeaseFor), st.Open.LeaseUntil, time.Second)
 	require.WithinDuration(t, st.Open.LeaseUntil, st.Open.NextCheckAt, 100*time.Millisecond)

@@ -68,6 +68,20 @@ func TestClaimCommitLost(t *testing.T) {
 	}
 }
 
+// TestFailoverInsideAClaim: half of a batch is claimed when the database turns
+// out to be another one. Its permits are not lost, the other half is asked about.
+func TestFailoverInsideAClaim(t *testing.T) {
+	t.Parallel()
+	w, p := throughProxy(t)
+	a, b := command(), command()
+	p.nextDo(func() fate { w.exec(`UPDATE settleonce.installation SET timeline = timeline + 1`); return goesOn })
+	out := w.claim(w.arrive(a), w.bad("NUL"), w.arrive(b), w.arrive(a), w.arrive(b))
+	require.Equal(t, []string{"fresh", "dead_lettered", "parked", "pending", "pending"}, verdicts(out))
+	require.True(t, w.status(idOf(b)).Open.QueryFirst)
+	require.False(t, w.status(idOf(a)).Open.QueryFirst)
+	w.consistent()
+}
+
 // TestApplyCommitLost: the change is made once: one event, one reply, one
 // version.
 func TestApplyCommitLost(t *testing.T) {
