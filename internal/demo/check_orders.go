@@ -108,7 +108,12 @@ func (j *judge) shared() {
 
 // fulfilled: every payment of the script is there, and ended as its story says.
 func (j *judge) fulfilled() {
-	for _, x := range j.expected {
+	for i := range j.expected {
+		x := &j.expected[i]
+		if x.ends.never {
+			j.never(x)
+			continue
+		}
 		d, ok := j.archive.byID[x.id]
 		if !ok {
 			j.brokenf("G5", x.key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.story)
@@ -134,6 +139,19 @@ func (j *judge) fulfilled() {
 	}
 }
 
+// never: what was written in an aborted transaction leaves no trace (G16).
+func (j *judge) never(x *expectation) {
+	j.check("G16")
+	if _, ok := j.archive.byID[x.id]; ok {
+		j.brokenf("G16", x.key, "a command of an aborted transaction is read as if it were committed")
+	}
+	for _, id := range []uuid.UUID{x.id, x.provider} {
+		if what, ok := j.archive.unowned[id]; ok {
+			j.brokenf("G16", x.key, "a command of an aborted transaction led to %s", what)
+		}
+	}
+}
+
 // budget: queries stay under the retry budget of the channel (G13): a share of
 // the submits, a floor, and a second's burst. A submit counts for up to a window
 // and a half, as it leaves the window gradually.
@@ -141,10 +159,9 @@ func (j *judge) budget() {
 	if j.within == 0 {
 		return
 	}
-	queries, submits := 0, 0
+	queries, submits := j.queries, 0
 	for _, d := range j.archive.dossiers {
 		if d.charge != nil {
-			queries += d.charge.Queries
 			submits += d.charge.Requests
 		}
 	}

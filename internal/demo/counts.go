@@ -10,6 +10,8 @@ type Counts struct {
 	// among them.
 	Records int `json:"commands"`
 	Keys    int `json:"uniqueKeys"`
+	// Aborted were written too, in a transaction that was aborted.
+	Aborted int `json:"commandsAborted"`
 	// Charges is how often the channel took money, by its own ledger;
 	// DoubleCharged the keys it did so for more than once.
 	Charges       int `json:"chargesAtChannel"`
@@ -70,7 +72,7 @@ func (t *Tiers) add(query int) {
 }
 
 func (j *judge) count() Counts {
-	c := Counts{Records: len(j.archive.arrivals), Keys: len(j.archive.dossiers)}
+	c := Counts{Queries: j.queries, Records: len(j.archive.arrivals), Keys: len(j.archive.dossiers)}
 	for _, v := range j.archive.arrivals {
 		c.arrival(v)
 	}
@@ -78,6 +80,9 @@ func (j *judge) count() Counts {
 		c.dossier(d)
 	}
 	for _, x := range j.expected {
+		if x.ends.never {
+			c.Aborted++
+		}
 		if len(x.ends.states) == 1 && x.ends.states[0] == payment.Review {
 			c.ReviewPlanned++
 		}
@@ -109,7 +114,6 @@ func (c *Counts) dossier(d *dossier) {
 	if d.charge != nil {
 		c.Charges += d.charge.Settled
 		c.ChannelAsked += d.charge.Requests
-		c.Queries += d.charge.Queries
 		if d.charge.Settled > 1 {
 			c.DoubleCharged++
 		}

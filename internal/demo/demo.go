@@ -197,7 +197,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	topics := payment.NewTopics(cfg.Fleet.Prefix)
 	s := write(cfg.Commands, cfg.Seed, time.Now(), cfg.extra...)
 	r := &run{
-		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands),
+		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
 		tail: newTail(f.Client(), topics), begun: time.Now(),
 	}
 	return r.report(ctx)
@@ -245,12 +245,12 @@ func (r *run) perform(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, groupCtx := errgroup.WithContext(ctx)
-	acting, done := context.WithCancel(groupCtx)
+	acting, done := context.WithCancelCause(groupCtx)
 	group.Go(func() error { return ended(acting, r.player.play(acting)) })
 	group.Go(func() error { return ended(acting, r.crew.execute(acting, planKills(&r.cfg, r.script.length))) })
 	group.Go(func() error { return ended(acting, r.crew.supervise(acting)) })
 	group.Go(func() error {
-		defer done()
+		defer done(errOver)
 		return r.watch(groupCtx)
 	})
 	if err := group.Wait(); err != nil {
@@ -261,11 +261,14 @@ func (r *run) perform(ctx context.Context) error {
 
 // ended forgives an error that only says that the run is over.
 func ended(ctx context.Context, err error) error {
-	if over := ctx.Err() != nil; over {
+	if errors.Is(context.Cause(ctx), errOver) {
 		return nil
 	}
 	return err
 }
+
+// errOver ends the actors when the watcher has seen enough.
+var errOver = errors.New("the run is over")
 
 // collect reads the rest of the topics, and the ledger.
 func (r *run) collect(ctx context.Context) (Evidence, error) {
@@ -273,7 +276,6 @@ func (r *run) collect(ctx context.Context) (Evidence, error) {
 		return Evidence{}, err
 	}
 	evidence := r.tail.snapshot()
-	var err error
-	evidence.Ledger, err = readLedger(ctx, r.fleet.SimURL())
+	err := readLedger(ctx, r.fleet.SimURL(), &evidence)
 	return evidence, err
 }

@@ -74,7 +74,9 @@ func TestKills_EndInTheSameVerdict(t *testing.T) {
 	require.Empty(t, report.Violations)
 	require.Empty(t, report.Crashed)
 	require.Empty(t, report.Unsettled)
-	require.Equal(t, map[string]int{RoleConsumer: 2, RoleOutbox: 2, RoleReconciler: 2, RoleSim: 2}, report.Killed)
+	for _, role := range append(workerRoles, RoleSim) {
+		require.GreaterOrEqual(t, report.Killed[role], 2, role)
+	}
 	require.Zero(t, report.Counts.DoubleCharged)
 	require.GreaterOrEqual(t, report.Counts.InReview, report.Counts.ReviewPlanned)
 }

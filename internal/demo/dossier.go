@@ -120,6 +120,9 @@ type archive struct {
 	byID     map[uuid.UUID]*dossier
 	dossiers []*dossier // in the order of their first delivery
 	strays   []stray
+	// unowned are payments and provider keys that no command names, and what was
+	// found about them.
+	unowned map[uuid.UUID]string
 }
 
 // stray is a message or charge that belongs to nothing.
@@ -131,7 +134,7 @@ func (a *archive) stray(guarantee, key, text string) {
 
 // file sorts the evidence by payment.
 func file(e *Evidence) *archive {
-	a := &archive{byPlace: make(map[place]*arrival, len(e.Commands)), byID: make(map[uuid.UUID]*dossier, len(e.Commands))}
+	a := &archive{byPlace: make(map[place]*arrival, len(e.Commands)), byID: make(map[uuid.UUID]*dossier, len(e.Commands)), unowned: map[uuid.UUID]string{}}
 	for i := range e.Commands {
 		a.fileCommand(&e.Commands[i])
 	}
@@ -201,6 +204,9 @@ func (a *archive) fileReplies(records []kafka.Record) {
 		}
 		id, err := uuid.Parse(header(r.record, "ce_id"))
 		v, ok := answered[id]
+		if _, known := a.byID[r.PaymentID]; !known {
+			a.unowned[r.PaymentID] = "a reply"
+		}
 		if err != nil || !ok || v.dossier == nil || v.dossier.id != r.PaymentID {
 			a.stray("G5", r.IdempotencyKey.String(), "the reply at "+placeOf(r.record).String()+" answers no delivery of its payment")
 			continue
@@ -220,6 +226,7 @@ func (a *archive) fileEvents(records []kafka.Record) {
 		}
 		d, ok := a.byID[e.PaymentID]
 		if !ok {
+			a.unowned[e.PaymentID] = "an event"
 			a.stray("G6", e.IdempotencyKey.String(), "the event at "+placeOf(e.record).String()+" is about a payment that no command asked for")
 			continue
 		}
@@ -255,6 +262,7 @@ func (a *archive) fileLedger(ledger []sim.Charge) {
 		c := &ledger[i]
 		d, ok := owner[c.ProviderKey]
 		if !ok {
+			a.unowned[c.ProviderKey] = "a request at the channel"
 			a.stray("G1", c.ProviderKey.String(), "the channel was asked under a provider key that belongs to no payment (order "+c.Order+")")
 			continue
 		}

@@ -1,10 +1,11 @@
 package demo
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 
@@ -19,6 +20,8 @@ import (
 type Evidence struct {
 	Commands, Replies, Events, DeadLetters, Requeries []kafka.Record
 	Ledger                                            []sim.Charge
+	// Queries are all lookups at the channel since it was started last.
+	Queries int
 }
 
 // tail reads topics from where it stopped.
@@ -76,33 +79,48 @@ func (t *tail) snapshot() Evidence {
 }
 
 // readLedger asks the channel for every charge it knows.
-func readLedger(ctx context.Context, url string) ([]sim.Charge, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ledger", http.NoBody)
+func readLedger(ctx context.Context, url string, e *Evidence) error {
+	err := ask(ctx, url+"/ledger", func(body io.Reader) error {
+		lines := json.NewDecoder(body)
+		for {
+			var charge sim.Charge
+			if err := lines.Decode(&charge); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			e.Ledger = append(e.Ledger, charge)
+		}
+	})
 	if err != nil {
-		return nil, fmt.Errorf("ask the channel for its ledger: %w", err)
+		return err
+	}
+	return ask(ctx, url+"/ledger/summary", func(body io.Reader) error {
+		var sum sim.Summary
+		err := json.NewDecoder(body).Decode(&sum)
+		e.Queries = int(sum.Queries)
+		return err
+	})
+}
+
+// ask reads one page of the channel.
+func ask(ctx context.Context, url string, read func(io.Reader) error) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("ask the channel: %w", err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the channel for its ledger: %w", err)
+		return fmt.Errorf("ask the channel: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask the channel for its ledger: it answers %s", response.Status)
+		return fmt.Errorf("ask the channel for %s: it answers %s", url, response.Status)
 	}
-	var charges []sim.Charge
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var charge sim.Charge
-		if err := json.Unmarshal(lines.Bytes(), &charge); err != nil {
-			return nil, fmt.Errorf("read a line of the ledger: %w", err)
-		}
-		charges = append(charges, charge)
+	if err := read(response.Body); err != nil {
+		return fmt.Errorf("read %s: %w", url, err)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the ledger: %w", err)
-	}
-	return charges, nil
+	return nil
 }
 
 func header(r *kafka.Record, name string) string {

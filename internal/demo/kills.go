@@ -32,6 +32,9 @@ var workerRoles = []string{RoleConsumer, RoleOutbox, RoleReconciler}
 type Kill struct {
 	Role string
 	At   time.Duration
+	// Again kills the process once more so long after it was started, usually
+	// before it is ready; 0 does not.
+	Again time.Duration
 }
 
 // ParseKill reads ROLE@SECONDS, as in outbox@7.5.
@@ -57,7 +60,11 @@ func planKills(cfg *Config, length time.Duration) []Kill {
 			roles = append(slices.Clone(roles), RoleSim)
 		}
 		for i := range cfg.Kills {
-			kills = append(kills, Kill{Role: roles[i%len(roles)], At: time.Duration(random.Int64N(int64(length * 13 / 10)))})
+			k := Kill{Role: roles[i%len(roles)], At: time.Duration(random.Int64N(int64(length * 13 / 10)))}
+			if random.IntN(4) == 0 {
+				k.Again = time.Duration(random.Int64N(int64(400*time.Millisecond))) + 1
+			}
+			kills = append(kills, k)
 		}
 	case len(kills) == 0 && cfg.Kills == 0:
 		for i, role := range workerRoles {
@@ -123,7 +130,7 @@ func (c *crew) execute(ctx context.Context, kills []Kill) error {
 			break
 		}
 		m, away := c.choose(k.Role)
-		wait.Go(func() { errs[i] = c.kill(ctx, m, away) })
+		wait.Go(func() { errs[i] = c.kill(ctx, m, away, k.Again) })
 	}
 	wait.Wait()
 	c.mu.Lock()
@@ -132,9 +139,34 @@ func (c *crew) execute(ctx context.Context, kills []Kill) error {
 	return errors.Join(errs...)
 }
 
-func (c *crew) kill(ctx context.Context, m *member, away time.Duration) error {
+// kill kills the process, leaves it away, and starts it again.
+func (c *crew) kill(ctx context.Context, m *member, away, again time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := c.strike(ctx, m, away); err != nil {
+		return err
+	}
+	if again > 0 && ctx.Err() == nil {
+		if err := m.Launch(ctx); err != nil {
+			return err
+		}
+		_ = pause(ctx, again) // it is about to become ready, or not yet
+		if err := c.strike(ctx, m, away); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // the run is over
+	}
+	if err := m.Restart(ctx); err != nil {
+		return err
+	}
+	c.say("started " + m.Name + " again")
+	return nil
+}
+
+// strike kills a process that runs, and waits a while.
+func (c *crew) strike(ctx context.Context, m *member, away time.Duration) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -145,13 +177,7 @@ func (c *crew) kill(ctx context.Context, m *member, away time.Duration) error {
 	c.killed[m.role]++
 	c.mu.Unlock()
 	c.say("killed " + m.Name + " (SIGKILL)")
-	if err := pause(ctx, away); err != nil {
-		return nil // the run is over
-	}
-	if err := m.Restart(ctx); err != nil {
-		return err
-	}
-	c.say("started " + m.Name + " again")
+	_ = pause(ctx, away) // the end of the run is noticed by the caller
 	return nil
 }
 

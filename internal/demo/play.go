@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -19,7 +20,10 @@ type player struct {
 	script    *script
 	publisher *kafka.Publisher
 	topic     string
+	brokers   []string // for transactions
 	begun     time.Time
+
+	transacted int // transactions that were written
 
 	mu       sync.Mutex
 	due      []delivery // by time
@@ -29,8 +33,8 @@ type player struct {
 	finished bool
 }
 
-func newPlayer(s *script, publisher *kafka.Publisher, topic string) *player {
-	p := &player{script: s, publisher: publisher, topic: topic, waiting: map[uuid.UUID][]trigger{}, due: slices.Clone(s.deliveries)}
+func newPlayer(s *script, publisher *kafka.Publisher, topic string, brokers []string) *player {
+	p := &player{script: s, publisher: publisher, topic: topic, brokers: brokers, waiting: map[uuid.UUID][]trigger{}, due: slices.Clone(s.deliveries)}
 	for _, t := range s.triggers {
 		p.waiting[t.payment] = append(p.waiting[t.payment], t)
 		p.pending++
@@ -51,6 +55,13 @@ func (p *player) play(ctx context.Context) error {
 		if err := p.publish(ctx, batch); err != nil {
 			return err
 		}
+		more, err := p.transact(ctx)
+		if err != nil {
+			return err
+		}
+		if left = left || more; !left {
+			p.finish()
+		}
 		if !left {
 			return nil
 		}
@@ -70,9 +81,7 @@ func (p *player) take(now time.Duration) (batch []delivery, left bool) {
 		n++
 	}
 	batch, p.due = p.due[:n:n], p.due[n:]
-	left = len(p.due) > 0 || p.pending > 0
-	p.finished = !left
-	return batch, left
+	return batch, len(p.due) > 0 || p.pending > 0
 }
 
 // publish sends until the broker has acknowledged everything: an error is
@@ -95,6 +104,38 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 	p.sent += len(batch)
 	p.mu.Unlock()
 	return nil
+}
+
+// transact writes the next transaction when its time has come, and reports
+// whether any are left.
+func (p *player) transact(ctx context.Context) (left bool, err error) {
+	if p.transacted == len(p.script.transactions) {
+		return false, nil
+	}
+	t := p.script.transactions[p.transacted]
+	if time.Since(p.begun) < t.at {
+		return true, nil
+	}
+	records := make([]devstack.TransactionRecord, len(t.commands))
+	for i, c := range t.commands {
+		records[i] = devstack.TransactionRecord{Key: []byte(c.IdempotencyKey.String()), Value: c.AppendJSON(nil)}
+	}
+	id := fmt.Sprintf("demo-upstream-%d", p.transacted)
+	if err := devstack.PublishTransaction(ctx, p.brokers, id, p.topic, t.commit, records); err != nil {
+		return false, err
+	}
+	p.transacted++
+	p.mu.Lock()
+	p.sent += len(records)
+	p.mu.Unlock()
+	return p.transacted < len(p.script.transactions), nil
+}
+
+// finish says that everything was published.
+func (p *player) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished = true
 }
 
 // heard fires the triggers that wait for an event.

@@ -50,6 +50,13 @@ func (d *delivery) message(topic string) kafka.Message {
 	return kafka.Message{Topic: topic, Key: []byte(d.command.IdempotencyKey.String()), Value: d.command.AppendJSON(nil)}
 }
 
+// transaction is a set of commands that is written in one Kafka transaction.
+type transaction struct {
+	at       time.Duration
+	commit   bool
+	commands []*payment.Command
+}
+
 // trigger publishes a payment once an event of another one was seen.
 type trigger struct {
 	payment uuid.UUID
@@ -64,6 +71,8 @@ type script struct {
 	payments   []*planned
 	deliveries []delivery // by time
 	triggers   []trigger
+	// transactions are written one after the other.
+	transactions []transaction
 	// records is how many records there will be.
 	records int
 	length  time.Duration
@@ -105,6 +114,9 @@ func (s *script) count() int {
 	for i := range s.triggers {
 		n += 1 + len(s.triggers[i].again)
 	}
+	for i := range s.transactions {
+		n += len(s.transactions[i].commands)
+	}
 	return n
 }
 
@@ -112,7 +124,7 @@ func (s *script) count() int {
 func (s *script) ends() int {
 	n := 0
 	for _, p := range s.payments {
-		if p.command.Caller != stranger {
+		if p.command.Caller != stranger && !p.ends.never {
 			n++
 		}
 	}
@@ -211,6 +223,17 @@ func (w *writer) first(p *planned) time.Duration {
 // at delivers a payment, or a repeat of it.
 func (w *writer) at(at time.Duration, p *planned) {
 	w.script.deliveries = append(w.script.deliveries, delivery{at: at, command: &p.command})
+}
+
+// transact writes so many payments in one transaction.
+func (w *writer) transact(commit bool, n int, e ends) {
+	t := transaction{at: w.script.length/4 + time.Duration(w.random.Int64N(int64(w.script.length/2))), commit: commit}
+	for range n {
+		p := w.payment(e, "")
+		p.command.IssuedAt = p.command.IssuedAt.Add(t.at.Truncate(time.Millisecond))
+		t.commands = append(t.commands, &p.command)
+	}
+	w.script.transactions = append(w.script.transactions, t)
 }
 
 // when delivers a payment once an event of another one was seen, and again after

@@ -87,7 +87,7 @@ func TestPlayer_PublishesAfterEvents(t *testing.T) {
 	first := w.payment(endsCharged, "")
 	w.when(first, payment.EventSucceeded, w.sameOrder(first, endsSecond), time.Hour)
 	require.Equal(t, 2, w.script.count())
-	p := newPlayer(w.script, nil, "t")
+	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
 	p.heard(first.id(), payment.EventUnknown)
 	batch, left := p.take(time.Second)

@@ -21,6 +21,8 @@ type ends struct {
 	guarantee string
 	states    []payment.State
 	codes     []payment.Code // of rejections
+	// never says that nobody must ever hear of it.
+	never bool
 }
 
 var (
@@ -144,6 +146,8 @@ var stories = []story{
 		p.command.Caller = stranger
 		w.first(p)
 	}},
+	{"in a transaction", 0, func(w *writer) { w.transact(true, 10, endsCharged) }},
+	{"in an aborted transaction", 0, func(w *writer) { w.transact(false, 10, ends{guarantee: "G16", never: true}) }},
 	// The last ones are few, whatever the number of commands: each takes a person.
 	{"never answered", 0, func(w *writer) {
 		for range 3 {

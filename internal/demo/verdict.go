@@ -55,20 +55,22 @@ var guarantees = []Held{
 	{Guarantee: "G13", Name: "queries within the budget", Of: "queries"},
 	{Guarantee: "G14", Name: "stale commands are not charged", Of: "stale or future commands"},
 	{Guarantee: "G15", Name: "prior attempt first", Of: "orders with several keys"},
+	{Guarantee: "G16", Name: "committed only", Of: "commands of an aborted transaction"},
 }
 
 // expectation is what the script says about a payment.
 type expectation struct {
-	id    uuid.UUID
-	key   string
-	story string
-	ends  ends
+	id       uuid.UUID
+	provider uuid.UUID // its provider key
+	key      string
+	story    string
+	ends     ends
 }
 
 func (s *script) expectations() []expectation {
 	var out []expectation
 	for _, p := range s.payments {
-		out = append(out, expectation{p.id(), p.command.IdempotencyKey.String(), p.story, p.ends})
+		out = append(out, expectation{p.id(), p.command.Identity().ProviderKey(1), p.command.IdempotencyKey.String(), p.story, p.ends})
 	}
 	return out
 }
@@ -82,13 +84,15 @@ type judge struct {
 	callers []string
 	// within is how long the run took, for the budget; 0 leaves it out.
 	within time.Duration
+	// queries are those that arrived at the channel.
+	queries int
 
 	checked    map[string]int
 	violations []Violation
 }
 
 func newJudge(e *Evidence, expected []expectation, within time.Duration) *judge {
-	return &judge{archive: file(e), expected: expected, callers: callers, within: within, checked: map[string]int{}}
+	return &judge{archive: file(e), expected: expected, callers: callers, within: within, queries: e.Queries, checked: map[string]int{}}
 }
 
 // Verdict runs every check.

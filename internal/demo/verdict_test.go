@@ -40,9 +40,10 @@ func TestVerdict_HoldsForWhatIsAllowed(t *testing.T) {
 	w.declined(w.command())
 	w.bury(w.deliverRaw([]byte("k"), nil), payment.DeadNullValue)
 	w.bury(w.deliver(w.command(func(c *payment.Command) { c.Caller = stranger })), payment.DeadForeignCaller)
+	w.expect(w.command(), ends{guarantee: "G16", never: true})
 	v := w.requireClean()
 	require.Equal(t, Counts{
-		Records: 10, Keys: 6, Charges: 2, ChannelAsked: 3, Succeeded: 2, Declined: 1, Rejected: 2, Repeats: 2, Pending: 1, Conflicts: 1,
+		Records: 10, Keys: 6, Aborted: 1, Charges: 2, ChannelAsked: 3, Succeeded: 2, Declined: 1, Rejected: 2, Repeats: 2, Pending: 1, Conflicts: 1,
 		SecondUnresolved: 1, SecondPaid: 1, PaidAgain: 1, DeadLetters: 2, Unknown: 1, Resolved: Tiers{Second: 1},
 		Events: 5, EventRepeats: 1, Replies: 9, AnsweredAgain: 1,
 	}, v.Counts)
@@ -409,7 +410,7 @@ var plants = map[string]func(w *world) uuid.UUID{
 		return c.IdempotencyKey
 	},
 	"G13 too many queries": func(w *world) uuid.UUID {
-		w.last().Queries = 100_000
+		w.evidence.Queries = 100_000
 		return uuid.Nil
 	},
 	"G14 a stale command was charged": func(w *world) uuid.UUID {
@@ -459,6 +460,30 @@ var plants = map[string]func(w *world) uuid.UUID{
 		c := first
 		c.IdempotencyKey = uuid.New()
 		w.answer(w.deliver(c), c, payment.ReplyRejected, withCode(payment.CodeObligationAlreadyPaid, nil, false))
+		return c.IdempotencyKey
+	},
+	"G16 an aborted command was charged": func(w *world) uuid.UUID {
+		c := w.command()
+		w.ask(c, sim.StatusSettled)
+		w.expect(c, ends{guarantee: "G16", never: true})
+		return c.IdempotencyKey
+	},
+	"G16 an aborted command was answered": func(w *world) uuid.UUID {
+		c := w.command()
+		w.answer(kafka.Record{Topic: w.topics.Commands, Offset: 77}, c, payment.ReplyPending)
+		w.expect(c, ends{guarantee: "G16", never: true})
+		return c.IdempotencyKey
+	},
+	"G16 an aborted command has an event": func(w *world) uuid.UUID {
+		c := w.command()
+		w.tell(c, payment.EventUnknown, payment.Unknown)
+		w.expect(c, ends{guarantee: "G16", never: true})
+		return c.IdempotencyKey
+	},
+	"G16 an aborted command is in the topic": func(w *world) uuid.UUID {
+		c := w.command()
+		w.charged(c)
+		w.expected[len(w.expected)-1].ends = ends{guarantee: "G16", never: true}
 		return c.IdempotencyKey
 	},
 }

@@ -74,7 +74,7 @@ func (w *world) deliverRaw(key, value []byte) kafka.Record {
 
 // expect adds what the script says about a payment.
 func (w *world) expect(c payment.Command, e ends) {
-	w.expected = append(w.expected, expectation{c.Identity().PaymentID(), c.IdempotencyKey.String(), w.t.Name(), e})
+	w.expected = append(w.expected, expectation{c.Identity().PaymentID(), c.Identity().ProviderKey(1), c.IdempotencyKey.String(), w.t.Name(), e})
 }
 
 // ask is a request that arrives at the channel, and ends in the status.

@@ -77,6 +77,14 @@ func (f *Fleet) launch(ctx context.Context, c *Child) error {
 }
 
 func (c *Child) start(ctx context.Context) error {
+	if err := c.Launch(ctx); err != nil {
+		return err
+	}
+	return c.Await(ctx)
+}
+
+// Launch starts the process and does not wait until it is ready.
+func (c *Child) Launch(ctx context.Context) error {
 	proc, err := childproc.Start(ctx, childproc.Config{
 		Path: c.fleet.cfg.Binary, Args: c.args, Dir: c.fleet.cfg.Dir, Output: c.log,
 		Env: append(append(clean(os.Environ()), c.fleet.cfg.Env...), c.env...),
@@ -85,10 +93,15 @@ func (c *Child) start(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	c.proc = proc
-	err = wait(ctx, 60*time.Second, func(ctx context.Context) error {
+	return nil
+}
+
+// Await waits until a launched process is ready, a minute at most.
+func (c *Child) Await(ctx context.Context) error {
+	err := wait(ctx, time.Minute, func(ctx context.Context) error {
 		select {
-		case <-proc.Done():
-			return fmt.Errorf("%s %w: %w", c.Name, errEnded, proc.Err())
+		case <-c.proc.Done():
+			return fmt.Errorf("%s %w: %w", c.Name, errEnded, c.proc.Err())
 		default:
 			return c.askReady(ctx)
 		}

@@ -126,6 +126,10 @@ func (f *Fleet) prepare(context.Context) error {
 		f.cfg.Binary = binary
 	}
 	if f.cfg.Dir != "" {
+		//nolint:gosec // the database's user enters it; the folders below are private
+		if err := os.MkdirAll(f.cfg.Dir, 0o711); err != nil {
+			return fmt.Errorf("make the data folder: %w", err)
+		}
 		return nil
 	}
 	dir, err := devstack.TempDir("settleonce-fleet-*")
