@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 )
 
@@ -140,6 +141,9 @@ func (l *lane) exchange(ctx context.Context, work []*shard) ([]*pick, bool) {
 		}
 		return nil, false
 	}
+	if marked > 0 {
+		crashpoint.Here(crashpoint.RelayMarked)
+	}
 	again := l.errors > 0 // then a commit whose answer was lost may have marked them
 	l.errors = 0
 	if late := len(l.open.rows) - int(marked); late > 0 && !again {
@@ -165,7 +169,9 @@ func (l *lane) publish(ctx context.Context, picked []*pick) {
 	ctx, cancel := l.publishContext(ctx, picked)
 	defer cancel()
 	r.hooks.beforePublish(picked)
+	crashpoint.Here(crashpoint.RelayRead)
 	results := r.cfg.Kafka.PublishFenced(ctx, batches)
+	crashpoint.Here(crashpoint.RelayPublished)
 	r.hooks.afterPublish(picked)
 	for i, p := range picked {
 		l.settle(p, results[i].Errors)
