@@ -146,7 +146,7 @@ func (c *crew) kill(ctx context.Context, m *member, away, again time.Duration) e
 	if err := c.strike(ctx, m, away); err != nil {
 		return err
 	}
-	if again > 0 && ctx.Err() == nil {
+	if again > 0 && !over(ctx) {
 		if err := m.Launch(ctx); err != nil {
 			return err
 		}
@@ -155,8 +155,8 @@ func (c *crew) kill(ctx context.Context, m *member, away, again time.Duration) e
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil // the run is over
+	if over(ctx) {
+		return nil
 	}
 	if err := m.Restart(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (c *crew) kill(ctx context.Context, m *member, away, again time.Duration) e
 
 // strike kills a process that runs, and waits a while.
 func (c *crew) strike(ctx context.Context, m *member, away time.Duration) error {
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return nil
 	}
 	if err := m.Kill(); err != nil {
@@ -183,16 +183,14 @@ func (c *crew) strike(ctx context.Context, m *member, away time.Duration) error 
 
 // supervise starts processes again that end by themselves, which none should.
 func (c *crew) supervise(ctx context.Context) error {
-	for {
-		if err := pause(ctx, 300*time.Millisecond); err != nil {
-			return nil //nolint:nilerr // the run is over
-		}
+	for pause(ctx, 300*time.Millisecond) == nil {
 		for _, m := range c.members {
 			if err := c.revive(ctx, m); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
 func (c *crew) revive(ctx context.Context, m *member) error {
@@ -200,7 +198,7 @@ func (c *crew) revive(ctx context.Context, m *member) error {
 		return nil // it is being killed or started
 	}
 	defer m.mu.Unlock()
-	if m.Alive() || ctx.Err() != nil {
+	if m.Alive() || over(ctx) {
 		return nil
 	}
 	c.mu.Lock()
@@ -223,6 +221,9 @@ func (c *crew) losses() (killed map[string]int, crashed []string) {
 	defer c.mu.Unlock()
 	return maps.Clone(c.killed), slices.Clone(c.crashed)
 }
+
+// over reports whether the run has ended.
+func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
