@@ -10,20 +10,21 @@ import (
 
 func (s *Store) logClaims(run *claimRun) {
 	for i := range run.outcomes {
-		o := &run.outcomes[i]
-		event := s.log.Debug()
+		o, a := &run.outcomes[i], &run.arrivals[i]
+		level := zerolog.DebugLevel
 		if o.Verdict == Rejected || o.Verdict == DeadLettered {
-			event = s.log.Info()
+			level = zerolog.InfoLevel
 		}
-		a := &run.arrivals[i]
-		event = event.Str("verdict", o.Verdict.String()).Str("topic", a.Origin.Topic).
-			Int("partition", a.Origin.Partition).Int64("offset", a.Origin.Offset)
-		if a.Dead != nil {
-			event.Str("reason", string(a.Dead.Reason)).Str("error", payment.Mask(a.Dead.Error)).Msg("dead letter")
+		if level < s.log.GetLevel() {
 			continue
 		}
-		event = event.Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller)
-		known(event, "code", string(o.Code)).Msg("claim")
+		log := s.log.With().Str("verdict", o.Verdict.String()).Str("topic", a.Origin.Topic).
+			Int("partition", a.Origin.Partition).Int64("offset", a.Origin.Offset).Logger()
+		if a.Dead != nil {
+			log.WithLevel(level).Str("reason", string(a.Dead.Reason)).Str("error", payment.Mask(a.Dead.Error)).Msg("dead letter")
+			continue
+		}
+		log.WithLevel(level).Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller).Func(known("code", string(o.Code))).Msg("claim")
 	}
 }
 
@@ -33,18 +34,18 @@ func (s *Store) logChanges(round []int, out []Applied) {
 		if a.Change == nil || a.Change.Quiet {
 			continue
 		}
-		event := s.log.Info().Stringer("key", a.After.Identity.Key).Str("caller", a.After.Identity.Caller).
-			Int("attempt", a.After.Attempt).Int("send", a.After.Sends).Stringer("state", a.After.State).Str("actor", a.Change.Actor)
-		known(event, "request", a.Change.RequestHash)
-		known(event, "reference", a.After.ProviderReference)
-		known(event, "cause", payment.Mask(a.Change.Cause)).Msg("transition")
+		s.log.Info().Stringer("key", a.After.Identity.Key).Str("caller", a.After.Identity.Caller).
+			Int("attempt", a.After.Attempt).Int("send", a.After.Sends).Func(known("request", a.Change.RequestHash)).
+			Func(known("reference", a.After.ProviderReference)).Stringer("state", a.After.State).
+			Func(known("cause", payment.Mask(a.Change.Cause))).Str("actor", a.Change.Actor).Msg("transition")
 	}
 }
 
 // known adds a field that has a value: an empty one would look like a fault.
-func known(event *zerolog.Event, name, value string) *zerolog.Event {
-	if value == "" {
-		return event
+func known(name, value string) func(*zerolog.Event) {
+	return func(event *zerolog.Event) {
+		if value != "" {
+			event.Str(name, value)
+		}
 	}
-	return event.Str(name, value)
 }
