@@ -90,14 +90,13 @@ func TestConfigSaysWhatToChange(t *testing.T) {
 		sentence string
 		change   func(*producer.Config)
 	}{
-		"no broker":       {"name at least one broker", func(c *producer.Config) { c.Brokers = nil }},
-		"no port":         {"host:port", func(c *producer.Config) { c.Brokers = []string{"kafka"} }},
-		"bad mechanism":   {"use PLAIN", func(c *producer.Config) { c.SASL = producer.SASL{Mechanism: "LOGIN"} }},
-		"no password":     {"needs a password", func(c *producer.Config) { c.SASL = producer.SASL{Mechanism: "PLAIN", Username: "shop"} }},
-		"prefix":          {"use only letters", func(c *producer.Config) { c.Prefix = "prod/" }},
-		"long prefix":     {"at most 200", func(c *producer.Config) { c.Prefix = strings.Repeat("p", 201) }},
-		"negative linger": {"use 0 to 1 s", func(c *producer.Config) { c.Linger = -1 }},
-		"attempts":        {"use 1 or more", func(c *producer.Config) { c.Attempts = -1 }},
+		"no broker":     {"name at least one broker", func(c *producer.Config) { c.Brokers = nil }},
+		"no port":       {"host:port", func(c *producer.Config) { c.Brokers = []string{"kafka"} }},
+		"bad mechanism": {"use PLAIN", func(c *producer.Config) { c.SASL = producer.SASL{Mechanism: "LOGIN"} }},
+		"no password":   {"needs a password", func(c *producer.Config) { c.SASL = producer.SASL{Mechanism: "PLAIN", Username: "shop"} }},
+		"prefix":        {"use only letters", func(c *producer.Config) { c.Prefix = "prod/" }},
+		"long prefix":   {"at most 200", func(c *producer.Config) { c.Prefix = strings.Repeat("p", 201) }},
+		"attempts":      {"use 1 or more", func(c *producer.Config) { c.Attempts = -1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,9 +37,6 @@ type Config struct {
 	SASL SASL
 	// Prefix stands before the topic's name, "payment.commands". Defaults to none.
 	Prefix string
-	// Linger is how long an idle producer waits for company before it sends, at
-	// most 1 s. Defaults to none: under load batches form by themselves.
-	Linger time.Duration
 	// Attempts times Timeout is how long a command is tried before it is reported
 	// as unknown, whatever the context allows. Defaults to 3.
 	Attempts int
@@ -87,7 +84,7 @@ func (c Config) client() kafka.Config {
 }
 
 func (c Config) publisher() kafka.PublisherConfig {
-	return kafka.PublisherConfig{Linger: c.Linger, Attempts: c.Attempts, Timeout: c.Timeout}
+	return kafka.PublisherConfig{Attempts: c.Attempts, Timeout: c.Timeout}
 }
 
 // SASL holds the credentials for the brokers. The zero value means no

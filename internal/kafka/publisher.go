@@ -14,10 +14,6 @@ var ErrClosed = errors.New("publisher is closed")
 // PublisherConfig tunes a Publisher. The zero value is safe: all in-sync
 // replicas acknowledge, keys are placed as Java does.
 type PublisherConfig struct {
-	// Linger is how long an idle publisher waits for company before it sends.
-	// Defaults to none: what arrives while a request is under way shares the next
-	// one, so batches form under load by themselves.
-	Linger time.Duration
 	// BatchSize is the most messages that go out together. Defaults to 5000.
 	BatchSize int
 	// Attempts times Timeout is how long a message is tried before the call
@@ -39,8 +35,6 @@ func (c PublisherConfig) WithDefaults() PublisherConfig {
 // what to change.
 func (c PublisherConfig) Validate() error {
 	switch {
-	case c.Linger < 0 || c.Linger > time.Second:
-		return fmt.Errorf("publisher linger %s is out of range, use 0 to 1 s", c.Linger)
 	case c.BatchSize < 1:
 		return fmt.Errorf("publisher batch size %d is out of range, use 1 or more", c.BatchSize)
 	case c.Attempts < 1:
@@ -52,8 +46,9 @@ func (c PublisherConfig) Validate() error {
 }
 
 // Publisher publishes the messages of upstream services. It is safe for
-// concurrent use: calls that overlap share requests. Its batches are numbered,
-// so that its own repetitions are stored once.
+// concurrent use: what arrives while a request is under way shares the next one,
+// so batches form under load by themselves and nothing waits without. Its
+// batches are numbered, so that its own repetitions are stored once.
 type Publisher struct {
 	client *Client
 	cfg    PublisherConfig
@@ -175,9 +170,6 @@ func (p *Publisher) withdraw(call *publishCall) {
 
 // flush publishes until the queue is empty.
 func (p *Publisher) flush(ended chan struct{}) {
-	if p.cfg.Linger > 0 {
-		_ = sleep(context.Background(), p.cfg.Linger)
-	}
 	for {
 		calls := p.next()
 		if calls == nil {
