@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/demo"
 )
 
@@ -26,7 +27,7 @@ func TestDemo_ShowsThatEverythingHeld(t *testing.T) {
 	t.Parallel()
 	r := demo.Report{
 		Broker: "embedded", Seed: 7, Killed: map[string]int{"outbox": 2, "consumer": 1},
-		Verdict: demo.Verdict{Guarantees: []demo.Held{{Guarantee: "G1", Name: "one charge", Checked: 1234, Of: "provider keys"}}},
+		Verdict: check.Verdict{Guarantees: []check.Held{{Guarantee: "G1", Name: "one charge", Checked: 1234, Of: "provider keys"}}},
 	}
 	text := showReport(t, r)
 	require.Contains(t, text, "✓ G1 one charge")
@@ -41,9 +42,9 @@ func TestDemo_ShowsThatEverythingHeld(t *testing.T) {
 // again; the command fails.
 func TestDemo_NamesWhatBroke(t *testing.T) {
 	t.Parallel()
-	r := demo.Report{Seed: 7, Unsettled: []string{"an end of key-2"}, Verdict: demo.Verdict{
-		Guarantees: []demo.Held{{Guarantee: "G1", Name: "one charge", Violations: 1}},
-		Violations: []demo.Violation{{Guarantee: "G1", Key: "key-1", Text: "the channel took the money 2 times"}},
+	r := demo.Report{Seed: 7, Unsettled: []string{"an end of key-2"}, Verdict: check.Verdict{
+		Guarantees: []check.Held{{Guarantee: "G1", Name: "one charge", Violations: 1}},
+		Violations: []check.Violation{{Guarantee: "G1", Key: "key-1", Text: "the channel took the money 2 times"}},
 	}}
 	text := showReport(t, r)
 	require.Contains(t, text, "✗ G1 one charge")

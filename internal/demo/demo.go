@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -104,7 +105,7 @@ func (c Config) Validate() error {
 
 // Report is what a demo came to.
 type Report struct {
-	Verdict
+	check.Verdict
 
 	Broker    string         `json:"broker"`
 	Seed      uint64         `json:"seed"`
@@ -198,7 +199,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	s := write(cfg.Commands, cfg.Seed, time.Now(), cfg.extra...)
 	r := &run{
 		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
-		tail: newTail(f.Client(), topics), begun: time.Now(),
+		tail: check.NewTail(f.Client(), topics), begun: time.Now(),
 	}
 	return r.report(ctx)
 }
@@ -210,7 +211,7 @@ type run struct {
 	crew   *crew
 	script *script
 	player *player
-	tail   *tail
+	tail   *check.Tail
 	begun  time.Time
 
 	published time.Duration
@@ -236,7 +237,9 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	if report.Killed[RoleSim] > 0 {
 		within = 0 // the channel counts queries since its start
 	}
-	report.Verdict = newJudge(&evidence, r.script.expectations(), within).verdict()
+	report.Verdict = check.Judge(&evidence, check.Rules{
+		Callers: callers, Expected: r.script.expectations(), Within: within, Share: queryShare, Floor: queryFloor,
+	})
 	return report, nil
 }
 
@@ -271,11 +274,11 @@ func ended(ctx context.Context, err error) error {
 var errOver = errors.New("the run is over")
 
 // collect reads the rest of the topics, and the ledger.
-func (r *run) collect(ctx context.Context) (Evidence, error) {
-	if err := r.tail.all(ctx); err != nil {
-		return Evidence{}, err
+func (r *run) collect(ctx context.Context) (check.Evidence, error) {
+	if err := r.tail.All(ctx); err != nil {
+		return check.Evidence{}, err
 	}
-	evidence := r.tail.snapshot()
-	err := readLedger(ctx, r.fleet.SimURL(), &evidence)
+	evidence := r.tail.Snapshot()
+	err := check.ReadLedger(ctx, r.fleet.SimURL(), &evidence)
 	return evidence, err
 }

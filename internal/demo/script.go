@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -29,7 +30,7 @@ var callers = []string{"shop", "billing"}
 type planned struct {
 	command payment.Command
 	story   string
-	ends    ends
+	ends    check.Ends
 }
 
 func (p *planned) id() uuid.UUID { return p.command.Identity().PaymentID() }
@@ -109,6 +110,17 @@ func lengthOf(records int) time.Duration {
 	return min(max(time.Duration(records)*time.Second/250, 6*time.Second), time.Minute)
 }
 
+// expectations are what the script says about its payments.
+func (s *script) expectations() []check.Expectation {
+	var out []check.Expectation
+	for _, p := range s.payments {
+		out = append(out, check.Expectation{
+			ID: p.id(), ProviderKey: p.command.Identity().ProviderKey(1), Key: p.command.IdempotencyKey.String(), Story: p.story, Ends: p.ends,
+		})
+	}
+	return out
+}
+
 func (s *script) count() int {
 	n := len(s.deliveries)
 	for i := range s.triggers {
@@ -124,7 +136,7 @@ func (s *script) count() int {
 func (s *script) ends() int {
 	n := 0
 	for _, p := range s.payments {
-		if p.command.Caller != stranger && !p.ends.never {
+		if p.command.Caller != stranger && !p.ends.Never {
 			n++
 		}
 	}
@@ -158,7 +170,7 @@ func (w *writer) choose(total int) *story {
 
 // payment makes a payment of an order of its own; fault says what the channel
 // does to it.
-func (w *writer) payment(e ends, fault string) *planned {
+func (w *writer) payment(e check.Ends, fault string) *planned {
 	w.orders++
 	caller := callers[0]
 	if w.random.IntN(5) == 0 {
@@ -175,7 +187,7 @@ func (w *writer) payment(e ends, fault string) *planned {
 	return w.plan(c, e)
 }
 
-func (w *writer) plan(c payment.Command, e ends) *planned {
+func (w *writer) plan(c payment.Command, e check.Ends) *planned {
 	p := &planned{command: c, story: w.story, ends: e}
 	w.script.payments = append(w.script.payments, p)
 	return p
@@ -190,14 +202,14 @@ func (w *writer) otherAmount(p *planned) *planned {
 }
 
 // sameOrder is another key for the order of a payment.
-func (w *writer) sameOrder(p *planned, e ends) *planned {
+func (w *writer) sameOrder(p *planned, e check.Ends) *planned {
 	c := p.command
 	c.IdempotencyKey, c.Metadata = w.key(), nil
 	return w.plan(c, e)
 }
 
 // otherCaller is the same key under another caller: another payment.
-func (w *writer) otherCaller(p *planned, e ends, caller string) *planned {
+func (w *writer) otherCaller(p *planned, e check.Ends, caller string) *planned {
 	p.command.Caller = callers[0]
 	c := p.command
 	c.Caller = caller
@@ -226,7 +238,7 @@ func (w *writer) at(at time.Duration, p *planned) {
 }
 
 // transact writes so many payments in one transaction.
-func (w *writer) transact(commit bool, n int, e ends) {
+func (w *writer) transact(commit bool, n int, e check.Ends) {
 	t := transaction{at: w.script.length/4 + time.Duration(w.random.Int64N(int64(w.script.length/2))), commit: commit}
 	for range n {
 		p := w.payment(e, "")

@@ -3,6 +3,7 @@ package demo
 import (
 	"time"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -15,33 +16,23 @@ type story struct {
 	tell func(*writer)
 }
 
-// ends are the states in which a payment of a story may end. An end that is not
-// among them breaks the guarantee that the story is about.
-type ends struct {
-	guarantee string
-	states    []payment.State
-	codes     []payment.Code // of rejections
-	// never says that nobody must ever hear of it.
-	never bool
-}
-
 var (
-	endsCharged  = ends{guarantee: "G5", states: []payment.State{payment.Succeeded}}
-	endsDeclined = ends{guarantee: "G4", states: []payment.State{payment.Declined}}
-	endsInReview = ends{guarantee: "G3", states: []payment.State{payment.Review}}
-	endsSecond   = ends{
-		guarantee: "G15", states: []payment.State{payment.Rejected},
-		codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
+	endsCharged  = check.Ends{Guarantee: "G5", States: []payment.State{payment.Succeeded}}
+	endsDeclined = check.Ends{Guarantee: "G4", States: []payment.State{payment.Declined}}
+	endsInReview = check.Ends{Guarantee: "G3", States: []payment.State{payment.Review}}
+	endsSecond   = check.Ends{
+		Guarantee: "G15", States: []payment.State{payment.Rejected},
+		Codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
 	}
 	// endsRace: of two keys for one order, published together, one wins.
-	endsRace = ends{
-		guarantee: "G15", states: []payment.State{payment.Succeeded, payment.Rejected},
-		codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
+	endsRace = check.Ends{
+		Guarantee: "G15", States: []payment.State{payment.Succeeded, payment.Rejected},
+		Codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
 	}
 )
 
-func rejectedAs(guarantee string, code payment.Code) ends {
-	return ends{guarantee: guarantee, states: []payment.State{payment.Rejected}, codes: []payment.Code{code}}
+func rejectedAs(guarantee string, code payment.Code) check.Ends {
+	return check.Ends{Guarantee: guarantee, States: []payment.State{payment.Rejected}, Codes: []payment.Code{code}}
 }
 
 // lost are faults after which the provider has the money and we have no answer.
@@ -142,12 +133,12 @@ var stories = []story{
 	}},
 	{"unreadable", 6, func(w *writer) { w.unreadable() }},
 	{"not in its own name", 3, func(w *writer) {
-		p := w.payment(ends{guarantee: "G12"}, "")
+		p := w.payment(check.Ends{Guarantee: "G12"}, "")
 		p.command.Caller = stranger
 		w.first(p)
 	}},
 	{"in a transaction", 0, func(w *writer) { w.transact(true, 10, endsCharged) }},
-	{"in an aborted transaction", 0, func(w *writer) { w.transact(false, 10, ends{guarantee: "G16", never: true}) }},
+	{"in an aborted transaction", 0, func(w *writer) { w.transact(false, 10, check.Ends{Guarantee: "G16", Never: true}) }},
 	// The last ones are few, whatever the number of commands: each takes a person.
 	{"never answered", 0, func(w *writer) {
 		for range 3 {

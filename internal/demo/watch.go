@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -59,30 +60,30 @@ func (r *run) watch(ctx context.Context) error {
 // look reads what is new in events, replies and dead letters.
 func (w *watcher) look(ctx context.Context) error {
 	t := w.run.tail
-	events, err := t.read(ctx, t.topics.Events, &t.evidence.Events)
+	events, err := t.Read(ctx, t.Topics.Events, &t.Evidence.Events)
 	if err != nil {
 		return err
 	}
 	for i := range events {
-		id, err := uuid.Parse(header(&events[i], "ce_subject"))
+		id, err := uuid.Parse(check.Header(&events[i], "ce_subject"))
 		if err != nil {
 			continue // the judge will say so
 		}
-		kind := payment.EventType(header(&events[i], "ce_type"))
+		kind := payment.EventType(check.Header(&events[i], "ce_type"))
 		w.states[id] = stateOf[kind]
 		w.run.player.heard(id, kind)
 	}
-	replies, err := t.read(ctx, t.topics.Replies, &t.evidence.Replies)
+	replies, err := t.Read(ctx, t.Topics.Replies, &t.Evidence.Replies)
 	if err != nil {
 		return err
 	}
 	rejected := payment.ReplyRejected.CEType()
 	for i := range replies {
-		if id, err := uuid.Parse(header(&replies[i], "ce_subject")); err == nil && header(&replies[i], "ce_type") == rejected {
+		if id, err := uuid.Parse(check.Header(&replies[i], "ce_subject")); err == nil && check.Header(&replies[i], "ce_type") == rejected {
 			w.states[id] = payment.Rejected
 		}
 	}
-	dead, err := t.read(ctx, t.topics.DeadLetter, &t.evidence.DeadLetters)
+	dead, err := t.Read(ctx, t.Topics.DeadLetter, &t.Evidence.DeadLetters)
 	if err != nil {
 		return err
 	}
@@ -111,11 +112,11 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 	}
 	if w.checked.Before(w.news) {
 		now := time.Now()
-		if err := w.run.tail.all(ctx); err != nil {
+		if err := w.run.tail.All(ctx); err != nil {
 			return false, err
 		}
-		evidence := w.run.tail.snapshot()
-		w.missing = newJudge(&evidence, nil, 0).outstanding()
+		evidence := w.run.tail.Snapshot()
+		w.missing = check.Outstanding(&evidence, check.Rules{Callers: callers})
 		w.checked = now
 	}
 	return len(w.missing) == 0, nil

@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"github.com/settleonce/settleonce/payment"
@@ -79,11 +79,11 @@ func (j *judge) count() Counts {
 	for _, d := range j.archive.dossiers {
 		c.dossier(d)
 	}
-	for _, x := range j.expected {
-		if x.ends.never {
+	for _, x := range j.rules.Expected {
+		if x.Ends.Never {
 			c.Aborted++
 		}
-		if len(x.ends.states) == 1 && x.ends.states[0] == payment.Review {
+		if len(x.Ends.States) == 1 && x.Ends.States[0] == payment.Review {
 			c.ReviewPlanned++
 		}
 	}

@@ -1,8 +1,9 @@
-package demo
+package check
 
 import (
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -51,6 +52,13 @@ type event struct {
 	record *kafka.Record
 }
 
+// requery is one announcement, and when it was published.
+type requery struct {
+	payment.Requery
+
+	at time.Time
+}
+
 // dossier is all that is known about one payment, from outside.
 type dossier struct {
 	id       uuid.UUID
@@ -59,9 +67,10 @@ type dossier struct {
 	events   []*event
 	replies  []*reply
 	// asked is the last re-query that was announced, 0 to 3.
-	asked   int
-	charge  *sim.Charge
-	outcome *event // the first terminal event
+	asked     int
+	requeries []requery
+	charge    *sim.Charge
+	outcome   *event // the first terminal event
 }
 
 // first is the command that counts: the first one in its partition.
@@ -173,9 +182,9 @@ func (a *archive) fileCommand(r *kafka.Record) {
 func (a *archive) fileDeadLetters(records []kafka.Record) {
 	for i := range records {
 		r := &records[i]
-		partition, err := strconv.Atoi(header(r, "dl_partition"))
-		offset, err2 := strconv.ParseInt(header(r, "dl_offset"), 10, 64)
-		v, ok := a.byPlace[place{header(r, "dl_topic"), partition, offset}]
+		partition, err := strconv.Atoi(Header(r, "dl_partition"))
+		offset, err2 := strconv.ParseInt(Header(r, "dl_offset"), 10, 64)
+		v, ok := a.byPlace[place{Header(r, "dl_topic"), partition, offset}]
 		if err != nil || err2 != nil || !ok {
 			a.stray("G5", string(r.Key), "the dead letter at "+placeOf(r).String()+" names no record it comes from")
 			continue
@@ -202,7 +211,7 @@ func (a *archive) fileReplies(records []kafka.Record) {
 			a.stray("G5", string(records[i].Key), "the reply at "+placeOf(r.record).String()+" cannot be read: "+err.Error())
 			continue
 		}
-		id, err := uuid.Parse(header(r.record, "ce_id"))
+		id, err := uuid.Parse(Header(r.record, "ce_id"))
 		v, ok := answered[id]
 		if _, known := a.byID[r.PaymentID]; !known {
 			a.unowned[r.PaymentID] = "a reply"
@@ -219,7 +228,7 @@ func (a *archive) fileReplies(records []kafka.Record) {
 
 func (a *archive) fileEvents(records []kafka.Record) {
 	for i := range records {
-		e := &event{record: &records[i], kind: payment.EventType(header(&records[i], "ce_type"))}
+		e := &event{record: &records[i], kind: payment.EventType(Header(&records[i], "ce_type"))}
 		if err := json.Unmarshal(records[i].Value, &e.Event); err != nil {
 			a.stray("G5", string(records[i].Key), "the event at "+placeOf(e.record).String()+" cannot be read: "+err.Error())
 			continue
@@ -246,6 +255,7 @@ func (a *archive) fileRequeries(records []kafka.Record) {
 		}
 		if d, ok := a.byID[q.PaymentID]; ok {
 			d.asked = max(d.asked, q.Query)
+			d.requeries = append(d.requeries, requery{q, records[i].Time})
 		}
 	}
 }

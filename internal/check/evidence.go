@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"context"
@@ -24,20 +24,23 @@ type Evidence struct {
 	Queries int
 }
 
-// tail reads topics from where it stopped.
-type tail struct {
-	client   *kafka.Client
-	topics   payment.Topics
-	next     map[string]map[int]int64
-	evidence Evidence
+// Tail reads topics from where it stopped.
+type Tail struct {
+	client *kafka.Client
+	// Topics are the names it reads.
+	Topics payment.Topics
+	next   map[string]map[int]int64
+	// Evidence is what was read so far.
+	Evidence Evidence
 }
 
-func newTail(client *kafka.Client, topics payment.Topics) *tail {
-	return &tail{client: client, topics: topics, next: map[string]map[int]int64{}}
+// NewTail reads the topics from their start.
+func NewTail(client *kafka.Client, topics payment.Topics) *Tail {
+	return &Tail{client: client, Topics: topics, next: map[string]map[int]int64{}}
 }
 
-// read appends what is new in a topic, and returns it.
-func (t *tail) read(ctx context.Context, topic string, into *[]kafka.Record) ([]kafka.Record, error) {
+// Read appends what is new in a topic, and returns it.
+func (t *Tail) Read(ctx context.Context, topic string, into *[]kafka.Record) ([]kafka.Record, error) {
 	before := len(*into)
 	next, err := t.client.ReadFrom(ctx, topic, t.next[topic], func(r kafka.Record) error {
 		*into = append(*into, r)
@@ -47,39 +50,39 @@ func (t *tail) read(ctx context.Context, topic string, into *[]kafka.Record) ([]
 	return (*into)[before:], err
 }
 
-// all brings everything up to date.
-func (t *tail) all(ctx context.Context) error {
-	e := &t.evidence
+// All brings everything up to date.
+func (t *Tail) All(ctx context.Context) error {
+	e := &t.Evidence
 	for _, part := range []struct {
 		topic string
 		into  *[]kafka.Record
 	}{
-		{t.topics.Commands, &e.Commands},
-		{t.topics.Replies, &e.Replies},
-		{t.topics.Events, &e.Events},
-		{t.topics.DeadLetter, &e.DeadLetters},
-		{t.topics.Requery[0], &e.Requeries},
-		{t.topics.Requery[1], &e.Requeries},
-		{t.topics.Requery[2], &e.Requeries},
+		{t.Topics.Commands, &e.Commands},
+		{t.Topics.Replies, &e.Replies},
+		{t.Topics.Events, &e.Events},
+		{t.Topics.DeadLetter, &e.DeadLetters},
+		{t.Topics.Requery[0], &e.Requeries},
+		{t.Topics.Requery[1], &e.Requeries},
+		{t.Topics.Requery[2], &e.Requeries},
 	} {
-		if _, err := t.read(ctx, part.topic, part.into); err != nil {
+		if _, err := t.Read(ctx, part.topic, part.into); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// snapshot is the evidence so far, which later reads do not change.
-func (t *tail) snapshot() Evidence {
-	e := t.evidence
+// Snapshot is the evidence so far, which later reads do not change.
+func (t *Tail) Snapshot() Evidence {
+	e := t.Evidence
 	for _, records := range []*[]kafka.Record{&e.Commands, &e.Replies, &e.Events, &e.DeadLetters, &e.Requeries} {
 		*records = slices.Clip(*records)
 	}
 	return e
 }
 
-// readLedger asks the channel for every charge it knows.
-func readLedger(ctx context.Context, url string, e *Evidence) error {
+// ReadLedger asks the channel for every charge it knows.
+func ReadLedger(ctx context.Context, url string, e *Evidence) error {
 	err := ask(ctx, url+"/ledger", func(body io.Reader) error {
 		lines := json.NewDecoder(body)
 		for {
@@ -123,7 +126,8 @@ func ask(ctx context.Context, url string, read func(io.Reader) error) error {
 	return nil
 }
 
-func header(r *kafka.Record, name string) string {
+// Header is the value of a record's header, empty when it has none.
+func Header(r *kafka.Record, name string) string {
 	for i := range r.Headers {
 		if r.Headers[i].Key == name {
 			return string(r.Headers[i].Value)

@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func (j *judge) arrival(v *arrival) {
 		if len(v.replies) > 0 {
 			j.brokenf("G12", v.dossier.key(), "a command in a foreign caller's name was answered")
 		}
-	case !answered(v) && !j.waitsForOutcome(v):
+	case !answered(v) && !j.waitsForOutcome(v) && !j.running(v.dossier):
 		j.brokenf("G5", v.dossier.key(), "no reply and no dead letter for the record at %s", at)
 	case v.number > 0:
 		j.repeat(v)
@@ -32,7 +32,7 @@ func (j *judge) arrival(v *arrival) {
 		if !bytes.Equal(dead.Value, v.record.Value) || (dead.Value == nil) != (v.record.Value == nil) || !bytes.Equal(dead.Key, v.record.Key) {
 			j.brokenf("G5", string(v.record.Key), "the dead letter of %s has other bytes than the record", at)
 		}
-		if header(dead, "dl_reason") == "" {
+		if Header(dead, "dl_reason") == "" {
 			j.brokenf("G5", string(v.record.Key), "the dead letter of %s names no reason", at)
 		}
 	}
@@ -161,7 +161,7 @@ func (j *judge) order(d *dossier) {
 		if last.record != nil && e.record.Partition != last.record.Partition {
 			j.brokenf("G10", d.key(), "its events are in two partitions, %d and %d", last.record.Partition, e.record.Partition)
 		}
-		same := last.record != nil && header(e.record, "ce_id") == header(last.record, "ce_id")
+		same := last.record != nil && Header(e.record, "ce_id") == Header(last.record, "ce_id")
 		switch {
 		case same && !bytes.Equal(e.record.Value, last.record.Value):
 			j.brokenf("G10", d.key(), "an event was repeated with another content, at %s", placeOf(e.record))
@@ -229,6 +229,9 @@ func (j *judge) ended(d *dossier) {
 		return
 	}
 	state := d.state()
+	if j.running(d) {
+		return
+	}
 	if state == 0 && len(d.first().dead) > 0 {
 		return // buried: the database cannot hold it
 	}

@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 // far is the end of a payment that has none.
 var far = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// obligation is what is paid, within its caller's namespace.
-type obligation struct{ caller, name string }
+// obligation is what is paid, within its namespace.
+type obligation struct{ namespace, name string }
 
 // obligations: while one key of an order is unresolved no other one reaches the
 // channel, and a paid order is paid again only by a command that was made
@@ -26,7 +26,7 @@ func (j *judge) obligations() {
 		if d.first().decoded.Err != nil {
 			continue
 		}
-		o := obligation{d.identity.Caller, d.command().ObligationOrDefault()}
+		o := obligation{cmp.Or(j.rules.Namespaces[d.identity.Caller], d.identity.Caller), d.command().ObligationOrDefault()}
 		if len(groups[o]) == 0 {
 			names = append(names, o)
 		}
@@ -108,21 +108,21 @@ func (j *judge) shared() {
 
 // fulfilled: every payment of the script is there, and ended as its story says.
 func (j *judge) fulfilled() {
-	for i := range j.expected {
-		x := &j.expected[i]
-		if x.ends.never {
+	for i := range j.rules.Expected {
+		x := &j.rules.Expected[i]
+		if x.Ends.Never {
 			j.never(x)
 			continue
 		}
-		d, ok := j.archive.byID[x.id]
+		d, ok := j.archive.byID[x.ID]
 		if !ok {
-			j.brokenf("G5", x.key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.story)
+			j.brokenf("G5", x.Key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.Story)
 			continue
 		}
-		if len(x.ends.states) == 0 {
+		if len(x.Ends.States) == 0 {
 			continue // only what is checked of every payment
 		}
-		if x.ends.guarantee == "G14" {
+		if x.Ends.Guarantee == "G14" {
 			j.check("G14")
 		}
 		state := d.state()
@@ -131,23 +131,23 @@ func (j *judge) fulfilled() {
 			// told by ended
 		case state == payment.Review && d.charge != nil && d.settled() <= 1:
 			// always allowed: a person is told, nothing is guessed; counted apart
-		case !slices.Contains(x.ends.states, state):
-			j.brokenf(x.ends.guarantee, x.key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.story)
-		case state == payment.Rejected && !slices.Contains(x.ends.codes, d.rejectedAs()):
-			j.brokenf(x.ends.guarantee, x.key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.story)
+		case !slices.Contains(x.Ends.States, state):
+			j.brokenf(x.Ends.Guarantee, x.Key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.Story)
+		case state == payment.Rejected && !slices.Contains(x.Ends.Codes, d.rejectedAs()):
+			j.brokenf(x.Ends.Guarantee, x.Key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.Story)
 		}
 	}
 }
 
 // never: what was written in an aborted transaction leaves no trace (G16).
-func (j *judge) never(x *expectation) {
+func (j *judge) never(x *Expectation) {
 	j.check("G16")
-	if _, ok := j.archive.byID[x.id]; ok {
-		j.brokenf("G16", x.key, "a command of an aborted transaction is read as if it were committed")
+	if _, ok := j.archive.byID[x.ID]; ok {
+		j.brokenf("G16", x.Key, "a command of an aborted transaction is read as if it were committed")
 	}
-	for _, id := range []uuid.UUID{x.id, x.provider} {
+	for _, id := range []uuid.UUID{x.ID, x.ProviderKey} {
 		if what, ok := j.archive.unowned[id]; ok {
-			j.brokenf("G16", x.key, "a command of an aborted transaction led to %s", what)
+			j.brokenf("G16", x.Key, "a command of an aborted transaction led to %s", what)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (j *judge) never(x *expectation) {
 // the submits, a floor, and a second's burst. A submit counts for up to a window
 // and a half, as it leaves the window gradually.
 func (j *judge) budget() {
-	if j.within == 0 {
+	if j.rules.Within == 0 {
 		return
 	}
 	queries, submits := j.queries, 0
@@ -166,13 +166,13 @@ func (j *judge) budget() {
 		}
 	}
 	j.checked["G13"] = queries
-	if allowed := allowedQueries(submits, j.within); queries > allowed {
+	if allowed := j.allowedQueries(submits); queries > allowed {
 		j.brokenf("G13", "", "%d queries, and the budget allows %d", queries, allowed)
 	}
 }
 
-func allowedQueries(submits int, within time.Duration) int {
+func (j *judge) allowedQueries(submits int) int {
 	const window, spread = 10, 1.5
-	share := queryShare * float64(submits)
-	return int(spread*share + queryFloor*(within.Seconds()+1) + share/window)
+	share := j.rules.Share * float64(submits)
+	return int(spread*share + j.rules.Floor*(j.rules.Within.Seconds()+1) + share/window)
 }

@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"fmt"
@@ -48,9 +48,11 @@ var guarantees = []Held{
 	{Guarantee: "G4", Name: "declined is terminal", Of: "declined payments"},
 	{Guarantee: "G5", Name: "nothing lost", Of: "records and what was answered"},
 	{Guarantee: "G6", Name: "claim before the channel", Of: "charges and events against commands"},
+	{Guarantee: "G7", Name: "one transaction", Of: "rows in the database against events"},
 	{Guarantee: "G8", Name: "conflicts are refused", Of: "deliveries with other content"},
 	{Guarantee: "G9", Name: "terminal is sticky", Of: "outcomes"},
 	{Guarantee: "G10", Name: "order per key", Of: "events and replies"},
+	{Guarantee: "G11", Name: "fenced", Of: "offsets of partitions"},
 	{Guarantee: "G12", Name: "callers apart", Of: "payments with a key or caller of others"},
 	{Guarantee: "G13", Name: "queries within the budget", Of: "queries"},
 	{Guarantee: "G14", Name: "stale commands are not charged", Of: "stale or future commands"},
@@ -58,32 +60,54 @@ var guarantees = []Held{
 	{Guarantee: "G16", Name: "committed only", Of: "commands of an aborted transaction"},
 }
 
-// expectation is what the script says about a payment.
-type expectation struct {
-	id       uuid.UUID
-	provider uuid.UUID // its provider key
-	key      string
-	story    string
-	ends     ends
+// Ends are the states in which a payment may end. An end that is not among them
+// breaks the guarantee.
+type Ends struct {
+	Guarantee string
+	// States may be empty: then only what holds of every payment is checked.
+	States []payment.State
+	Codes  []payment.Code // of rejections
+	// Never says that nobody must ever hear of it.
+	Never bool
 }
 
-func (s *script) expectations() []expectation {
-	var out []expectation
-	for _, p := range s.payments {
-		out = append(out, expectation{p.id(), p.command.Identity().ProviderKey(1), p.command.IdempotencyKey.String(), p.story, p.ends})
-	}
-	return out
+// Expectation is what whoever published a payment knows about it.
+type Expectation struct {
+	ID          uuid.UUID
+	ProviderKey uuid.UUID // of its first attempt
+	Key         string
+	Story       string
+	Ends        Ends
 }
 
-// judge looks at everything. It knows what was to be published, and nothing else
-// but the evidence.
+// Rules are what the checker has to know beside the evidence. The zero value
+// checks what holds everywhere.
+type Rules struct {
+	// Callers may publish; everybody else's commands are dead letters. Nil means
+	// that everybody may.
+	Callers []string
+	// Namespaces gives callers' obligations a namespace. A caller that is not in it
+	// has one of its own, with its name.
+	Namespaces map[string]string
+	// Expected is what is known about payments; nil for nothing.
+	Expected []Expectation
+	// Within is how long queries were counted, Share and Floor the retry budget: a
+	// share of the submits, and queries per second. Zero leaves the budget out.
+	Within       time.Duration
+	Share, Floor float64
+	// Incomplete says that old records may be gone from the topics, so that what
+	// answers them is not out of the blue.
+	Incomplete bool
+	// Running reports whether a payment or record may still be on its way: then it
+	// is no fault that its end or answer is not there. Nil: everything has ended.
+	Running func(payment uuid.UUID, at time.Time) bool
+}
+
+// judge looks at everything. It knows the rules, and nothing else but the
+// evidence.
 type judge struct {
-	archive  *archive
-	expected []expectation
-	// callers may publish; everybody else's commands are dead letters.
-	callers []string
-	// within is how long the run took, for the budget; 0 leaves it out.
-	within time.Duration
+	archive *archive
+	rules   Rules
 	// queries are those that arrived at the channel.
 	queries int
 
@@ -91,14 +115,22 @@ type judge struct {
 	violations []Violation
 }
 
-func newJudge(e *Evidence, expected []expectation, within time.Duration) *judge {
-	return &judge{archive: file(e), expected: expected, callers: callers, within: within, queries: e.Queries, checked: map[string]int{}}
+func newJudge(e *Evidence, rules Rules) *judge {
+	return &judge{archive: file(e), rules: rules, queries: e.Queries, checked: map[string]int{}}
 }
 
-// Verdict runs every check.
+// Judge checks all that topics and the channel's ledger show.
+func Judge(e *Evidence, rules Rules) Verdict { return newJudge(e, rules).verdict() }
+
+// Outstanding says what is still to come, and nothing when everything has: it is
+// what a run waits for.
+func Outstanding(e *Evidence, rules Rules) []string { return newJudge(e, rules).outstanding() }
+
 func (j *judge) verdict() Verdict {
-	for _, s := range j.archive.strays {
-		j.brokenf(s.guarantee, s.key, "%s", s.text)
+	if !j.rules.Incomplete {
+		for _, s := range j.archive.strays {
+			j.brokenf(s.guarantee, s.key, "%s", s.text)
+		}
 	}
 	for _, v := range j.archive.arrivals {
 		j.arrival(v)
@@ -110,12 +142,21 @@ func (j *judge) verdict() Verdict {
 		j.order(d)
 		j.outcomes(d)
 		j.ended(d)
+		j.punctual(d)
 	}
 	j.obligations()
 	j.shared()
 	j.fulfilled()
 	j.budget()
-	return Verdict{Counts: j.count(), Guarantees: j.held(), Violations: j.violations}
+	return Verdict{Counts: j.count(), Guarantees: Tally(j.checked, j.violations), Violations: j.violations}
+}
+
+// running reports whether a payment may still be on its way.
+func (j *judge) running(d *dossier) bool {
+	if j.rules.Running == nil {
+		return false
+	}
+	return j.rules.Running(d.id, d.arrivals[len(d.arrivals)-1].record.Time)
 }
 
 func (j *judge) check(guarantee string) { j.checked[guarantee]++ }
@@ -124,11 +165,12 @@ func (j *judge) brokenf(guarantee, key, format string, args ...any) {
 	j.violations = append(j.violations, Violation{Guarantee: guarantee, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-func (j *judge) held() []Held {
+// Tally sums up by guarantee; what was neither checked nor broken is left out.
+func Tally(checked map[string]int, violations []Violation) []Held {
 	var out []Held
 	for _, h := range guarantees {
-		h.Checked = j.checked[h.Guarantee]
-		for _, v := range j.violations {
+		h.Checked = checked[h.Guarantee]
+		for _, v := range violations {
 			if v.Guarantee == h.Guarantee {
 				h.Violations++
 			}
@@ -143,10 +185,10 @@ func (j *judge) held() []Held {
 func (d *dossier) key() string { return d.identity.Key.String() }
 
 // foreign reports whether the payment's caller may not publish.
-func (j *judge) foreign(d *dossier) bool { return !slices.Contains(j.callers, d.identity.Caller) }
+func (j *judge) foreign(d *dossier) bool {
+	return j.rules.Callers != nil && !slices.Contains(j.rules.Callers, d.identity.Caller)
+}
 
-// outstanding says what is still to come, and nil when everything has: it is
-// what a run waits for.
 func (j *judge) outstanding() []string {
 	missing := []string{}
 	for _, v := range j.archive.arrivals {

@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"strconv"
@@ -17,7 +17,7 @@ import (
 type world struct {
 	t        *testing.T
 	evidence Evidence
-	expected []expectation
+	expected []Expectation
 	topics   payment.Topics
 	now      time.Time
 	offsets  map[string]int64
@@ -73,8 +73,8 @@ func (w *world) deliverRaw(key, value []byte) kafka.Record {
 }
 
 // expect adds what the script says about a payment.
-func (w *world) expect(c payment.Command, e ends) {
-	w.expected = append(w.expected, expectation{c.Identity().PaymentID(), c.Identity().ProviderKey(1), c.IdempotencyKey.String(), w.t.Name(), e})
+func (w *world) expect(c payment.Command, e Ends) {
+	w.expected = append(w.expected, Expectation{c.Identity().PaymentID(), c.Identity().ProviderKey(1), c.IdempotencyKey.String(), w.t.Name(), e})
 }
 
 // ask is a request that arrives at the channel, and ends in the status.
@@ -175,15 +175,39 @@ func (w *world) second(of payment.Command, code payment.Code) (payment.Command, 
 	return c, r
 }
 
+// stranger may not publish, the callers may.
+const stranger = "mallory"
+
+var callers = []string{"shop", "billing"}
+
+// The ends of the world's payments.
+var (
+	endsCharged  = Ends{Guarantee: "G5", States: []payment.State{payment.Succeeded}}
+	endsDeclined = Ends{Guarantee: "G4", States: []payment.State{payment.Declined}}
+	endsInReview = Ends{Guarantee: "G3", States: []payment.State{payment.Review}}
+	endsSecond   = Ends{
+		Guarantee: "G15", States: []payment.State{payment.Rejected},
+		Codes: []payment.Code{payment.CodePriorAttemptUnresolved, payment.CodeObligationAlreadyPaid},
+	}
+)
+
+func rejectedAs(guarantee string, code payment.Code) Ends {
+	return Ends{Guarantee: guarantee, States: []payment.State{payment.Rejected}, Codes: []payment.Code{code}}
+}
+
+func (w *world) rules() Rules {
+	return Rules{Callers: callers, Expected: w.expected, Within: time.Minute, Share: 0.2, Floor: 25}
+}
+
 // judge runs every check.
-func (w *world) judge() Verdict { return newJudge(&w.evidence, w.expected, time.Minute).verdict() }
+func (w *world) judge() Verdict { return Judge(&w.evidence, w.rules()) }
 
 // requireClean says that the judge finds nothing.
 func (w *world) requireClean() Verdict {
 	w.t.Helper()
 	v := w.judge()
 	require.Empty(w.t, v.Violations)
-	require.Empty(w.t, newJudge(&w.evidence, nil, 0).outstanding())
+	require.Empty(w.t, Outstanding(&w.evidence, Rules{Callers: callers}))
 	return v
 }
 

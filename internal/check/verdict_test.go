@@ -1,4 +1,4 @@
-package demo
+package check
 
 import (
 	"strings"
@@ -40,7 +40,7 @@ func TestVerdict_HoldsForWhatIsAllowed(t *testing.T) {
 	w.declined(w.command())
 	w.bury(w.deliverRaw([]byte("k"), nil), payment.DeadNullValue)
 	w.bury(w.deliver(w.command(func(c *payment.Command) { c.Caller = stranger })), payment.DeadForeignCaller)
-	w.expect(w.command(), ends{guarantee: "G16", never: true})
+	w.expect(w.command(), Ends{Guarantee: "G16", Never: true})
 	v := w.requireClean()
 	require.Equal(t, Counts{
 		Records: 10, Keys: 6, Aborted: 1, Charges: 2, ChannelAsked: 3, Succeeded: 2, Declined: 1, Rejected: 2, Repeats: 2, Pending: 1, Conflicts: 1,
@@ -384,6 +384,16 @@ var plants = map[string]func(w *world) uuid.UUID{
 		w.answer(again, c, payment.ReplyPending, func(r *payment.Reply) { r.Version = 0 })
 		return c.IdempotencyKey
 	},
+	"G13 a re-query before its time": func(w *world) uuid.UUID {
+		c := w.command()
+		w.charged(c)
+		for query, due := range []time.Duration{time.Second, time.Minute, time.Hour} {
+			q := payment.Requery{PaymentID: c.Identity().PaymentID(), Attempt: 1, Query: query + 1, DueAt: w.now.Add(due)}
+			w.now = w.now.Add(2 * time.Second)
+			w.evidence.Requeries = append(w.evidence.Requeries, w.record(w.topics.Requery[query], nil, q.AppendJSON(nil)))
+		}
+		return c.IdempotencyKey
+	},
 	"G12 a stranger was charged": func(w *world) uuid.UUID {
 		c := w.command(func(c *payment.Command) { c.Caller = stranger })
 		w.bury(w.deliver(c), payment.DeadForeignCaller)
@@ -465,25 +475,25 @@ var plants = map[string]func(w *world) uuid.UUID{
 	"G16 an aborted command was charged": func(w *world) uuid.UUID {
 		c := w.command()
 		w.ask(c, sim.StatusSettled)
-		w.expect(c, ends{guarantee: "G16", never: true})
+		w.expect(c, Ends{Guarantee: "G16", Never: true})
 		return c.IdempotencyKey
 	},
 	"G16 an aborted command was answered": func(w *world) uuid.UUID {
 		c := w.command()
 		w.answer(kafka.Record{Topic: w.topics.Commands, Offset: 77}, c, payment.ReplyPending)
-		w.expect(c, ends{guarantee: "G16", never: true})
+		w.expect(c, Ends{Guarantee: "G16", Never: true})
 		return c.IdempotencyKey
 	},
 	"G16 an aborted command has an event": func(w *world) uuid.UUID {
 		c := w.command()
 		w.tell(c, payment.EventUnknown, payment.Unknown)
-		w.expect(c, ends{guarantee: "G16", never: true})
+		w.expect(c, Ends{Guarantee: "G16", Never: true})
 		return c.IdempotencyKey
 	},
 	"G16 an aborted command is in the topic": func(w *world) uuid.UUID {
 		c := w.command()
 		w.charged(c)
-		w.expected[len(w.expected)-1].ends = ends{guarantee: "G16", never: true}
+		w.expected[len(w.expected)-1].Ends = Ends{Guarantee: "G16", Never: true}
 		return c.IdempotencyKey
 	},
 }
