@@ -20,6 +20,11 @@ func (run *claimRun) judge() error {
 	if run.suspect && !run.batch.QueryFirst {
 		return errLostCommits
 	}
+	for _, ground := range run.ground {
+		if ground.Holder == nil {
+			return errHoldFreed
+		}
+	}
 	for i := range run.arrivals {
 		a := &run.arrivals[i]
 		switch {
@@ -41,6 +46,11 @@ func (run *claimRun) judge() error {
 // errVanished says that a payment was there at the insert and gone at the read:
 // retention removed it in between. Claimed again, it is a new row or stale.
 var errVanished = errors.New("a payment was removed while its command was claimed")
+
+// errHoldFreed says that the hold was another payment's when this claim tried for
+// it, and free when the claim looked who has it. Without a hold nothing would keep
+// the next key of the obligation from being charged too (G15): claimed again.
+var errHoldFreed = errors.New("the hold of an obligation was given back while a command for it was claimed")
 
 // mine reports whether this batch brought the payment in.
 func (run *claimRun) mine(id uuid.UUID) bool {
