@@ -21,26 +21,26 @@ func newConfig(p process) *cobra.Command {
 	}
 	offerOutput(cmd)
 	markdown := cmd.Flags().Bool("markdown", false, "print the reference of all settings instead")
-	groups := make([]config.Group, 0, len(config.Groups()))
-	for _, g := range config.Groups() {
-		groups = append(groups, g.Group)
-	}
-	offer(cmd, groups...)
+	offerAll(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *markdown {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), config.Markdown())
 			return err
 		}
-		l, err := load(cmd, p)
-		if err != nil {
-			return err
-		}
-		return show(cmd, l.Values(), func(t *table, values []config.Value) {
-			t.row("SETTING", "VALUE", "FROM")
-			for _, v := range values {
-				t.row(v.Name, v.Value, v.Source)
-			}
-		})
+		return showConfig(cmd, p)
 	}
 	return cmd
+}
+
+func showConfig(cmd *cobra.Command, p process) error {
+	l, err := load(cmd, p)
+	if err != nil {
+		return err
+	}
+	return show(cmd, l.Values(), func(t *table, values []config.Value) {
+		t.row("SETTING", "VALUE", "FROM")
+		for _, v := range values {
+			t.row(v.Name, v.Value, v.Source)
+		}
+	})
 }

@@ -35,9 +35,7 @@ func newDev(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return dev(cmd, p) },
 	}
-	for _, g := range config.Groups() {
-		offer(cmd, g.Group)
-	}
+	offerAll(cmd)
 	return cmd
 }
 

@@ -27,21 +27,24 @@ func newHealth(p process) *cobra.Command {
 	timeout := cmd.Flags().Duration("timeout", 5*time.Second, "how long to wait for the answer")
 	offer(cmd, config.GroupAdmin)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		l, err := load(cmd, p)
+		target, err := healthTarget(cmd, p, *url, *ready)
 		if err != nil {
 			return err
-		}
-		target := *url
-		if target == "" {
-			if target, err = healthURL(l.Config.Admin.Address, *ready); err != nil {
-				return err
-			}
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
 		return askHealth(ctx, cmd.OutOrStdout(), target)
 	}
 	return cmd
+}
+
+// healthTarget is the address to ask: the one given, else that of the settings.
+func healthTarget(cmd *cobra.Command, p process, url string, ready bool) (string, error) {
+	l, err := load(cmd, p)
+	if err != nil || url != "" {
+		return url, err
+	}
+	return healthURL(l.Config.Admin.Address, ready)
 }
 
 // healthURL turns the address that a process listens on into one to ask.

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/store"
-
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/store"
 )
 
 func newRecover(p process) *cobra.Command {
@@ -40,36 +40,37 @@ func recoverCommits(cmd *cobra.Command, p process, actor, reason string) error {
 	if (actor == "") != (reason == "") {
 		return asUsage(errors.New("--actor and --reason belong together: give both to acknowledge, none to look"))
 	}
-	l, err := load(cmd, p)
-	if err != nil {
-		return err
-	}
-	s, done, err := openStore(cmd.Context(), &l.Config, "recover")
-	if err != nil {
-		return err
-	}
-	defer done()
 	var r recovery
-	if actor == "" {
-		var in store.Installation
-		in, err = s.CheckInstallation(cmd.Context())
-		r.Suspect = in.Suspect
-	} else {
-		r.Suspect, err = s.Recover(cmd.Context(), actor, reason)
-		r.Acknowledged = err == nil && r.Suspect != ""
-	}
-	if err != nil {
-		return explainPostgres(err)
-	}
-	return show(cmd, r, func(t *table, r recovery) {
-		switch {
-		case r.Suspect == "":
-			t.row("nothing is suspected")
-		case r.Acknowledged:
-			t.row("acknowledged", r.Suspect)
-		default:
-			t.row("suspected", r.Suspect)
-			t.row("next", fmt.Sprintf("make sure what was lost, then: %s --actor NAME --reason TEXT", cmd.CommandPath()))
-		}
+	err := withStore(cmd, p, "recover", func(s *store.Store, _ *config.Config) error {
+		var err error
+		r, err = askRecovery(cmd.Context(), s, actor, reason)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	next := fmt.Sprintf("make sure what was lost, then: %s --actor NAME --reason TEXT", cmd.CommandPath())
+	return show(cmd, r, func(t *table, r recovery) { r.fill(t, next) })
+}
+
+// askRecovery looks, or acknowledges where somebody says so.
+func askRecovery(ctx context.Context, s *store.Store, actor, reason string) (recovery, error) {
+	if actor == "" {
+		in, err := s.CheckInstallation(ctx)
+		return recovery{Suspect: in.Suspect}, err
+	}
+	suspect, err := s.Recover(ctx, actor, reason)
+	return recovery{Suspect: suspect, Acknowledged: err == nil && suspect != ""}, err
+}
+
+func (r recovery) fill(t *table, next string) {
+	switch {
+	case r.Suspect == "":
+		t.row("nothing is suspected")
+	case r.Acknowledged:
+		t.row("acknowledged", r.Suspect)
+	default:
+		t.row("suspected", r.Suspect)
+		t.row("next", next)
+	}
 }

@@ -33,6 +33,13 @@ func offer(cmd *cobra.Command, groups ...config.Group) {
 	}
 }
 
+// offerAll gives a command the flag of every setting.
+func offerAll(cmd *cobra.Command) {
+	for _, s := range config.Settings() {
+		offerSetting(cmd, s)
+	}
+}
+
 // offerOne gives a command the flag of one setting.
 func offerOne(cmd *cobra.Command, name string) {
 	if s, ok := config.Find(name); ok {

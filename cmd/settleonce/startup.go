@@ -82,14 +82,7 @@ func checkDurability(ctx context.Context, pool *pgxpool.Pool, c *config.Config, 
 			weak = append(weak, name+"="+settings[name])
 		}
 	}
-	standbys := settings["synchronous_standby_names"]
-	switch commit := settings["synchronous_commit"]; {
-	case standbys == "":
-		log.Info().Msg("the database has no synchronous standby: a failover to another server can lose committed claims; " +
-			"after one, nothing is sent before its provider was asked")
-	case commit == "local" || commit == "remote_write":
-		log.Warn().Msg("synchronous_commit is " + commit + ": a commit does not wait until the standby has it, set it to on")
-	}
+	sayStandby(settings, log)
 	if len(weak) == 0 {
 		return nil
 	}
@@ -99,6 +92,18 @@ func checkDurability(ctx context.Context, pool *pgxpool.Pool, c *config.Config, 
 		return nil
 	}
 	return errors.New(sentence)
+}
+
+// sayStandby tells what a failover can lose.
+func sayStandby(settings map[string]string, log zerolog.Logger) {
+	standbys := settings["synchronous_standby_names"]
+	switch commit := settings["synchronous_commit"]; {
+	case standbys == "":
+		log.Info().Msg("the database has no synchronous standby: a failover to another server can lose committed claims; " +
+			"after one, nothing is sent before its provider was asked")
+	case commit == "local" || commit == "remote_write":
+		log.Warn().Msg("synchronous_commit is " + commit + ": a commit does not wait until the standby has it, set it to on")
+	}
 }
 
 func serverSettings(ctx context.Context, pool *pgxpool.Pool) (map[string]string, error) {

@@ -38,22 +38,22 @@ func status(cmd *cobra.Command, p process, text, caller string) error {
 	if err != nil {
 		return asUsage(fmt.Errorf("%q is not a UUID: give the idempotencyKey of the command, or the id of the payment", text))
 	}
-	l, err := load(cmd, p)
-	if err != nil {
+	var found []store.Status
+	err = withStore(cmd, p, "status", func(s *store.Store, c *config.Config) error {
+		var err error
+		found, err = findPayments(cmd.Context(), s, key, caller, c)
 		return err
-	}
-	s, done, err := openStore(cmd.Context(), &l.Config, "status")
-	if err != nil {
+	})
+	switch {
+	case err != nil:
 		return err
-	}
-	defer done()
-	found, err := findPayments(cmd.Context(), s, key, caller, &l.Config)
-	if err != nil {
-		return explainPostgres(err)
-	}
-	if len(found) == 0 {
+	case len(found) == 0:
 		return fmt.Errorf("no payment has the key %s: it was not claimed yet, or its key is past its time; check --caller too", key)
 	}
+	return showPayments(cmd, found)
+}
+
+func showPayments(cmd *cobra.Command, found []store.Status) error {
 	views := make([]paymentView, 0, len(found))
 	for i := range found {
 		views = append(views, viewOf(&found[i]))
@@ -65,13 +65,19 @@ func status(cmd *cobra.Command, p process, text, caller string) error {
 	})
 }
 
-// openStore connects for one question.
-func openStore(ctx context.Context, c *config.Config, name string) (*store.Store, func(), error) {
-	pool, err := openPool(ctx, c, name)
+// withStore connects for one question.
+func withStore(cmd *cobra.Command, p process, name string, ask func(*store.Store, *config.Config) error) error {
+	l, err := load(cmd, p)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return store.New(store.Config{Pool: pool, Topics: payment.NewTopics(c.Topics.Prefix), Logger: zerolog.Nop()}), pool.Close, nil
+	pool, err := openPool(cmd.Context(), &l.Config, name)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	s := store.New(store.Config{Pool: pool, Topics: payment.NewTopics(l.Config.Topics.Prefix), Logger: zerolog.Nop()})
+	return explainPostgres(ask(s, &l.Config))
 }
 
 // findPayments tries the ways to a payment, the cheap ones first.
@@ -178,6 +184,13 @@ func viewOf(s *store.Status) paymentView {
 }
 
 func (v *paymentView) fill(t *table) {
+	v.fillContent(t)
+	v.fillProgress(t)
+	v.fillHistory(t)
+	v.fillDeliveries(t)
+}
+
+func (v *paymentView) fillContent(t *table) {
 	t.row("payment", v.PaymentID)
 	t.row("key", v.Key)
 	t.row("caller", v.Caller)
@@ -188,22 +201,21 @@ func (v *paymentView) fill(t *table) {
 	}
 	t.row("amount", payment.Money{Amount: v.Amount, Currency: v.Currency})
 	t.row("channel", fmt.Sprintf("%s (%s)", v.Channel, v.ChannelIdentity))
+}
+
+func (v *paymentView) fillProgress(t *table) {
 	t.row("provider key", fmt.Sprintf("%s, attempt %d, %d sent", v.ProviderKey, v.Attempt, v.Sends))
-	optional := func(name, value string) {
-		if value != "" {
-			t.row(name, value)
+	for _, optional := range [][2]string{{"reference", v.ProviderReference}, {"cause", v.Cause}, {"detail", v.Detail}} {
+		if optional[1] != "" {
+			t.row(optional[0], optional[1])
 		}
 	}
-	optional("reference", v.ProviderReference)
-	optional("cause", v.Cause)
-	optional("detail", v.Detail)
 	if v.BlockedBy != nil {
 		t.row("blocked by", v.BlockedBy)
 	}
 	if v.Open != nil {
 		t.row("next check", fmt.Sprintf("%s, %d queries made", clock(v.Open.NextCheckAt), v.Open.Queries))
 	}
-	v.fillHistory(t)
 }
 
 func (v *paymentView) fillHistory(t *table) {
@@ -212,6 +224,11 @@ func (v *paymentView) fillHistory(t *table) {
 	for _, h := range v.History {
 		t.row(clock(h.At), h.State, h.Attempt, h.Send, dash(h.ProviderReference), dash(h.Cause), h.Actor)
 	}
+}
+
+// fillDeliveries lists what was answered at once; the first delivery of a payment
+// is answered by its outcome.
+func (v *paymentView) fillDeliveries(t *table) {
 	t.row("")
 	if len(v.Deliveries) == 0 {
 		t.row("no repeats were delivered")

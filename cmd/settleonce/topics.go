@@ -21,7 +21,17 @@ func newTopics(p process) *cobra.Command {
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	ensure := &cobra.Command{
+	for _, c := range []*cobra.Command{newTopicsEnsure(p), newTopicsCheck(p)} {
+		offerOutput(c)
+		offer(c, config.GroupKafka, config.GroupTopics, config.GroupCallers)
+		offerOne(c, "window")
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func newTopicsEnsure(p process) *cobra.Command {
+	return &cobra.Command{
 		Use: "ensure", Short: "Create the topics that are missing, then check all of them",
 		Example: "  settleonce topics ensure --kafka-brokers kafka:9092\n" +
 			"  settleonce topics ensure --replication 1            a single broker, for development",
@@ -30,7 +40,10 @@ func newTopics(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return ensureTopics(cmd, p) },
 	}
-	check := &cobra.Command{
+}
+
+func newTopicsCheck(p process) *cobra.Command {
+	return &cobra.Command{
 		Use: "check", Short: "Compare the topics with what the guarantees need",
 		Example: "  settleonce topics check\n  settleonce topics check -o json",
 		Long: "Prints one line per finding, with what to do. Exit code 1: there is a fault, and roles refuse to\n" +
@@ -38,13 +51,6 @@ func newTopics(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return showTopicCheck(cmd, p) },
 	}
-	for _, c := range []*cobra.Command{ensure, check} {
-		offerOutput(c)
-		offer(c, config.GroupKafka, config.GroupTopics, config.GroupCallers)
-		offerOne(c, "window")
-		cmd.AddCommand(c)
-	}
-	return cmd
 }
 
 // topicReport is what both commands print.

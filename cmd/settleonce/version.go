@@ -48,16 +48,18 @@ func newVersion(process) *cobra.Command {
 		Example: "  settleonce version\n  settleonce version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(cmd, buildInfo(), func(t *table, b build) {
-				t.row("version", b.Version)
-				t.row("revision", b.Revision)
-				t.row("time", b.Time)
-				t.row("modified", b.Modified)
-				t.row("go", b.Go)
-				t.row("platform", b.Platform)
-			})
+			return show(cmd, buildInfo(), func(t *table, b build) { b.fill(t) })
 		},
 	}
 	offerOutput(cmd)
 	return cmd
+}
+
+func (b build) fill(t *table) {
+	t.row("version", b.Version)
+	t.row("revision", b.Revision)
+	t.row("time", b.Time)
+	t.row("modified", b.Modified)
+	t.row("go", b.Go)
+	t.row("platform", b.Platform)
 }

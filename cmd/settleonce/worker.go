@@ -222,21 +222,28 @@ func snapshotOf(s *store.Store) telemetry.SnapshotFunc {
 			OldestUnresolved: make(map[string]time.Duration), RetryQueue: make(map[string]int64), ReviewItems: o.Reviews,
 			OutboxPending: o.Outbox, OutboxParked: o.OutboxParked, OutboxOldest: o.OutboxOldest, Suspect: o.Suspect,
 		}
-		ages := make(map[[2]string]int64)
-		for _, c := range o.Open {
-			state := c.State.String()
-			ages[[2]string{state, c.Age}] += c.Count
-			snapshot.OldestUnresolved[state] = max(snapshot.OldestUnresolved[state], c.Oldest)
-			if c.State == payment.Unknown && c.Queries < len(payment.Tiers) {
-				snapshot.RetryQueue[payment.Tiers[c.Queries].String()] += c.Count
-			}
-		}
-		for key, n := range ages {
-			snapshot.Unresolved = append(snapshot.Unresolved, telemetry.UnresolvedCount{State: key[0], Age: key[1], Count: n})
-		}
+		addOpen(&snapshot, o.Open)
 		for _, c := range o.Channels {
 			snapshot.Channels = append(snapshot.Channels, telemetry.ChannelState(c))
 		}
 		return snapshot, nil
+	}
+}
+
+// addOpen sums the counts of unresolved payments up, once by state and age and
+// once by the query they wait for.
+func addOpen(snapshot *telemetry.Snapshot, open []store.OpenCount) {
+	ages := make(map[telemetry.UnresolvedCount]int64)
+	for _, c := range open {
+		state := c.State.String()
+		ages[telemetry.UnresolvedCount{State: state, Age: c.Age}] += c.Count
+		snapshot.OldestUnresolved[state] = max(snapshot.OldestUnresolved[state], c.Oldest)
+		if c.State == payment.Unknown && c.Queries < len(payment.Tiers) {
+			snapshot.RetryQueue[payment.Tiers[c.Queries].String()] += c.Count
+		}
+	}
+	for key, n := range ages {
+		key.Count = n
+		snapshot.Unresolved = append(snapshot.Unresolved, key)
 	}
 }

@@ -66,7 +66,7 @@ FROM (SELECT parked_reason, created_at, coalesce((shard, aggregatetype, aggregat
       ), false) AS waits FROM settleonce.outbox LIMIT 100000) AS o`
 	countReviews  = `SELECT kind, count(*) FROM settleonce.review_items WHERE closed_at IS NULL GROUP BY kind`
 	countChannels = `SELECT channel, tokens, open_until > clock_timestamp() FROM settleonce.channel_budgets`
-	askSuspect    = `SELECT suspect <> '' FROM settleonce.installation`
+	askSuspect    = `SELECT ` + mayHaveLostCommits
 )
 
 // Overview asks for the gauges, in one round trip.
