@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -83,13 +82,7 @@ func verdictError(r demo.Report) error {
 	if len(r.Violations) == 0 {
 		return fmt.Errorf("processes ended by themselves: %s; see their logs in %s", strings.Join(r.Crashed, ", "), r.Kept)
 	}
-	var broken []string
-	for _, h := range r.Guarantees {
-		if h.Violations > 0 {
-			broken = append(broken, h.Guarantee+" ("+h.Name+")")
-		}
-	}
-	return errors.New("broken: " + strings.Join(broken, ", "))
+	return checkError(r.Verdict)
 }
 
 // live shows what is going on: a bar on a terminal, a line now and then elsewhere.

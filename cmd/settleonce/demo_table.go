@@ -69,24 +69,9 @@ func killedText(r demo.Report) string {
 	return text
 }
 
+// verdictTable ends the table with what held and what did not.
 func verdictTable(t *table, r demo.Report) {
-	for _, h := range r.Guarantees {
-		mark := "✓"
-		if h.Violations > 0 {
-			mark = "✗"
-		}
-		t.row(mark+" "+h.Guarantee+" "+h.Name, fmt.Sprintf("%6d", h.Checked), h.Of)
-	}
-	t.row("")
-	if len(r.Violations) > 0 {
-		t.row("BROKEN")
-	}
-	for _, v := range r.Violations[:min(len(r.Violations), fewCommands)] {
-		t.row("✗ "+v.Guarantee, "", strings.TrimSpace(v.Key+" "+v.Text))
-	}
-	if more := len(r.Violations) - fewCommands; more > 0 {
-		t.row(fmt.Sprintf("  and %d more, see -o json", more))
-	}
+	guaranteeRows(t, r.Verdict)
 	if len(r.Unsettled) > 0 {
 		t.row("STILL AWAITED", fmt.Sprintf("%6d", len(r.Unsettled)), strings.Join(r.Unsettled[:min(len(r.Unsettled), 3)], "; "))
 	}

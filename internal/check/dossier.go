@@ -129,6 +129,7 @@ type archive struct {
 	byID     map[uuid.UUID]*dossier
 	dossiers []*dossier // in the order of their first delivery
 	strays   []stray
+	offsets  []Offset
 	// unowned are payments and provider keys that no command names, and what was
 	// found about them.
 	unowned map[uuid.UUID]string
@@ -143,7 +144,7 @@ func (a *archive) stray(guarantee, key, text string) {
 
 // file sorts the evidence by payment.
 func file(e *Evidence) *archive {
-	a := &archive{byPlace: make(map[place]*arrival, len(e.Commands)), byID: make(map[uuid.UUID]*dossier, len(e.Commands)), unowned: map[uuid.UUID]string{}}
+	a := &archive{byPlace: make(map[place]*arrival, len(e.Commands)), byID: make(map[uuid.UUID]*dossier, len(e.Commands)), unowned: map[uuid.UUID]string{}, offsets: e.Offsets}
 	for i := range e.Commands {
 		a.fileCommand(&e.Commands[i])
 	}

@@ -20,6 +20,8 @@ import (
 type Evidence struct {
 	Commands, Replies, Events, DeadLetters, Requeries []kafka.Record
 	Ledger                                            []sim.Charge
+	// Offsets say how far the consumers are; nil when nobody asked.
+	Offsets []Offset
 	// Queries are all lookups at the channel since it was started last.
 	Queries int
 }
@@ -27,16 +29,17 @@ type Evidence struct {
 // Tail reads topics from where it stopped.
 type Tail struct {
 	client *kafka.Client
-	// Topics are the names it reads.
-	Topics payment.Topics
-	next   map[string]map[int]int64
+	// Topics are the names it reads, CommandTopics those of commands.
+	Topics        payment.Topics
+	CommandTopics []string
+	next          map[string]map[int]int64
 	// Evidence is what was read so far.
 	Evidence Evidence
 }
 
 // NewTail reads the topics from their start.
 func NewTail(client *kafka.Client, topics payment.Topics) *Tail {
-	return &Tail{client: client, Topics: topics, next: map[string]map[int]int64{}}
+	return &Tail{client: client, Topics: topics, CommandTopics: []string{topics.Commands}, next: map[string]map[int]int64{}}
 }
 
 // Read appends what is new in a topic, and returns it.
@@ -57,7 +60,6 @@ func (t *Tail) All(ctx context.Context) error {
 		topic string
 		into  *[]kafka.Record
 	}{
-		{t.Topics.Commands, &e.Commands},
 		{t.Topics.Replies, &e.Replies},
 		{t.Topics.Events, &e.Events},
 		{t.Topics.DeadLetter, &e.DeadLetters},
@@ -66,6 +68,16 @@ func (t *Tail) All(ctx context.Context) error {
 		{t.Topics.Requery[2], &e.Requeries},
 	} {
 		if _, err := t.Read(ctx, part.topic, part.into); err != nil {
+			return err
+		}
+	}
+	return t.readCommands(ctx)
+}
+
+// readCommands comes last: whatever the other topics tell of was asked for before.
+func (t *Tail) readCommands(ctx context.Context) error {
+	for _, topic := range t.CommandTopics {
+		if _, err := t.Read(ctx, topic, &t.Evidence.Commands); err != nil {
 			return err
 		}
 	}

@@ -210,6 +210,9 @@ func (j *judge) outcomes(d *dossier) {
 			}
 			continue
 		}
+		if d.outcome == nil && j.running(d) {
+			continue // its event is on its way
+		}
 		if d.outcome == nil || !tells(r.Outcome, d.outcome) {
 			j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", placeOf(r.record), r.Outcome.State, r.Outcome.ProviderReference)
 		}

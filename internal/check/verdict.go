@@ -98,6 +98,8 @@ type Rules struct {
 	// Incomplete says that old records may be gone from the topics, so that what
 	// answers them is not out of the blue.
 	Incomplete bool
+	// Database is what the tables say; nil leaves them out.
+	Database *Database
 	// Running reports whether a payment or record may still be on its way: then it
 	// is no fault that its end or answer is not there. Nil: everything has ended.
 	Running func(payment uuid.UUID, at time.Time) bool
@@ -148,6 +150,7 @@ func (j *judge) verdict() Verdict {
 	j.shared()
 	j.fulfilled()
 	j.budget()
+	j.tables()
 	return Verdict{Counts: j.count(), Guarantees: Tally(j.checked, j.violations), Violations: j.violations}
 }
 
