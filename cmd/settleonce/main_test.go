@@ -23,9 +23,15 @@ type result struct {
 // runCommand runs the real program in this process.
 func runCommand(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return runInput(t, env, "", args...)
+}
+
+// runInput runs it with a text on its standard input.
+func runInput(t *testing.T, env []string, input string, args ...string) result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	p := process{
-		args: args, env: env, stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr,
+		args: args, env: env, stdin: strings.NewReader(input), stdout: &stdout, stderr: &stderr,
 		signals: make(chan os.Signal),
 	}
 	code := p.run(context.WithoutCancel(t.Context()))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,13 +47,7 @@ func publishedKeys(t *testing.T, cluster *kfake.Cluster, n int) map[string]int {
 
 func publishLines(t *testing.T, env []string, lines string, args ...string) result {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	p := process{
-		args: append([]string{"publish", "-"}, args...), env: env, stdin: strings.NewReader(lines),
-		stdout: &stdout, stderr: &stderr, signals: make(chan os.Signal),
-	}
-	code := p.run(context.WithoutCancel(t.Context()))
-	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
+	return runInput(t, env, lines, append([]string{"publish", "-"}, args...)...)
 }
 
 func intentLines(n int) string {
