@@ -23,7 +23,7 @@ import (
 // front is the door of the provider: it can be shut and opened again at the same
 // address, and it writes down who came when.
 type front struct {
-	t       *testing.T
+	t       testing.TB
 	handler http.Handler
 	addr    string
 
@@ -39,7 +39,7 @@ type call struct {
 	at     time.Time
 }
 
-func startFront(t *testing.T, handler http.Handler) *front {
+func startFront(t testing.TB, handler http.Handler) *front {
 	t.Helper()
 	f := &front{t: t, handler: handler, addr: "127.0.0.1:0"}
 	f.up()
@@ -162,7 +162,7 @@ type proxy struct {
 }
 
 // startProxy returns a proxy to the server of dsn, and a dsn that goes through it.
-func startProxy(t *testing.T, dsn string) (*proxy, string) {
+func startProxy(t testing.TB, dsn string) (*proxy, string) {
 	t.Helper()
 	u, err := url.Parse(dsn)
 	require.NoError(t, err)

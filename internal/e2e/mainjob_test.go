@@ -12,7 +12,7 @@ import (
 // content under the key conflicts (G1, G2, G8).
 func TestG2_RepeatGetsFirstOutcome(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := shared(t)
 	c := command()
 	s.send(c)
 	reply := s.waitReply(c.IdempotencyKey, payment.ReplyOutcome)
@@ -32,7 +32,7 @@ func TestG2_RepeatGetsFirstOutcome(t *testing.T) {
 // A lost answer is unknown, then found by query (G3), never sent again.
 func TestP1_LostAnswerIsQueried(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := shared(t)
 	c := command(fault("lost_answer"))
 	s.send(c)
 	st := s.waitState(c, payment.Succeeded)
@@ -47,7 +47,7 @@ func TestP1_LostAnswerIsQueried(t *testing.T) {
 // An explicit decline is terminal and answered as such (G4).
 func TestG4_DeclinedIsTerminal(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := shared(t)
 	c := command(fault("declined"))
 	s.send(c)
 	require.Equal(t, payment.Declined, s.waitReply(c.IdempotencyKey, payment.ReplyOutcome).Outcome.State)
@@ -59,7 +59,7 @@ func TestG4_DeclinedIsTerminal(t *testing.T) {
 // A second key for an unresolved order is refused, and stays refused (G15, P2).
 func TestP2_SecondKeyWhileUnknown(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := shared(t)
 	first := command(fault("lost_answer"))
 	s.send(first)
 	s.waitState(first, payment.Unknown)

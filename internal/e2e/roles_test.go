@@ -19,7 +19,7 @@ import (
 
 // role is one running role of the stack.
 type role struct {
-	t      *testing.T
+	t      testing.TB
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // after done
@@ -120,7 +120,7 @@ func stopAll(roles ...*role) {
 
 // logs keeps the roles' warnings and errors for the test to look at.
 type logs struct {
-	t     *testing.T
+	t     testing.TB
 	mu    sync.Mutex
 	lines []string
 }

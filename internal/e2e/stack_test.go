@@ -27,19 +27,19 @@ import (
 
 // stacksAtOnce is more than there are processors: these tests wait for due times
 // far more than they compute.
-const stacksAtOnce = "20"
+const stacksAtOnce = "10"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		_ = flag.Set("test.parallel", stacksAtOnce)
 	}
-	pgtest.Main(m)
+	pgtest.Main(withShared{m})
 }
 
 // stack is everything one test needs, started and stopped with it.
 type stack struct {
-	t       *testing.T
+	t       testing.TB
 	ctx     context.Context
 	set     settings
 	brokers []string
@@ -85,7 +85,7 @@ type settings struct {
 type option func(*settings)
 
 // start starts a stack: by default one of each role over a channel at its best.
-func start(t *testing.T, options ...option) *stack {
+func start(t testing.TB, options ...option) *stack {
 	t.Helper()
 	set := settings{
 		behaviour: sim.DefaultBehaviour(), callers: consumer.AnyCaller{}, relays: 1, consumers: 1, reconcilers: 1,
@@ -170,7 +170,7 @@ func (s *stack) startDatabase() {
 	if s.set.proxied {
 		s.proxy, roles = startProxy(s.t, s.dsn)
 	}
-	s.pool = s.openPool(roles, 16)
+	s.pool = s.openPool(roles, 12)
 	s.store = store.New(store.Config{Pool: s.pool, Topics: s.topics, Logger: s.logs.logger()})
 }
 

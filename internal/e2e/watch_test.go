@@ -27,7 +27,7 @@ type watcher struct {
 	changed chan struct{} // closed and replaced when something came
 }
 
-func startWatcher(t *testing.T, brokers []string, names payment.Topics) *watcher {
+func startWatcher(t testing.TB, brokers []string, names payment.Topics) *watcher {
 	t.Helper()
 	list := []string{names.Replies, names.Events, names.DeadLetter, names.Requery[0], names.Requery[1], names.Requery[2]}
 	client, err := kgo.NewClient(
@@ -79,7 +79,7 @@ func (w *watcher) topic(topic string) []*kgo.Record {
 }
 
 // until waits until the condition holds; it looks again whenever something came.
-func (w *watcher) until(t *testing.T, condition func() bool, what string, args ...any) {
+func (w *watcher) until(t testing.TB, condition func() bool, what string, args ...any) {
 	t.Helper()
 	timeout := time.NewTimer(waitLong)
 	defer timeout.Stop()
@@ -231,6 +231,26 @@ func (s *stack) charge(c payment.Command) sim.Charge {
 		}
 	}
 	return sim.Charge{}
+}
+
+// ledger is all of the channel's ledger, by provider key.
+func (s *stack) ledger() map[uuid.UUID]sim.Charge {
+	ledger := map[uuid.UUID]sim.Charge{}
+	for _, charge := range s.sim.Charges() {
+		ledger[charge.ProviderKey] = charge
+	}
+	return ledger
+}
+
+// providerKeys is how many provider keys the channel was sent for an order.
+func (s *stack) providerKeys(order string) int {
+	n := 0
+	for _, charge := range s.sim.Charges() {
+		if charge.Order == order {
+			n++
+		}
+	}
+	return n
 }
 
 // settled is how often the channel took the money for a command.

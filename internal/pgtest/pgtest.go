@@ -36,13 +36,14 @@ const (
 // function declared in a package, not a closure: its name is the key of the template.
 type Migrate func(ctx context.Context, dsn string) error
 
-// Main runs the tests, stops the private server, and fails when a goroutine is left.
-func Main(m *testing.M, options ...goleak.Option) {
+// Main runs the tests (m is a *testing.M, or what wraps one), stops the private server, and fails when a
+// goroutine is left.
+func Main(m goleak.TestingM, options ...goleak.Option) {
 	goleak.VerifyTestMain(withTeardown{m}, options...)
 }
 
 // withTeardown ends the server between the last test and the look for left goroutines.
-type withTeardown struct{ m *testing.M }
+type withTeardown struct{ m goleak.TestingM }
 
 // Run implements goleak.TestingM.
 func (w withTeardown) Run() int {
