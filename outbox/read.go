@@ -90,8 +90,11 @@ func readStatement(owner string, work []*shard) (sql string, args []any, sort st
 	sql, sort = readSQL, "off"
 	for i, s := range work {
 		ids[i], epochs[i], low[i] = s.id, s.epoch, s.mark.from
-		limit[i], wide[i] = int64(s.rowsLimit), int64(max(s.wide, s.rowsLimit))
-		if s.wide > 0 {
+		limit[i], wide[i] = int64(s.rowsLimit), int64(s.rowsLimit)
+		if s.looksWide() {
+			wide[i] = int64(max(s.wide, s.rowsLimit))
+		}
+		if s.looksWide() {
 			sql, sort = readWideSQL, "on"
 		}
 	}
@@ -151,7 +154,7 @@ func (p *pick) take(w row, parked bool) (bytes int) {
 	if p.lowest < 0 {
 		p.lowest = w.seq
 	}
-	if w.key != nil {
+	if w.ordered() {
 		if _, again := p.keys[key]; again || p.shard.behindParked(key, w.seq) {
 			p.behind = p.behind || again
 			return 0
@@ -166,6 +169,14 @@ func (p *pick) take(w row, parked bool) (bytes int) {
 // order is what rows must share to be in order with each other.
 func (w *row) order() string { return w.topic + "\x00" + string(w.key) }
 
+// deadLetterType marks messages that keep their key and are in no order with each
+// other: each is of a record of its own. A flood of bad records under one key
+// would otherwise leave one by one, and take hours.
+const deadLetterType = "payment.deadletter"
+
+// ordered reports whether the row waits for earlier ones of its topic and key.
+func (w *row) ordered() bool { return w.key != nil && w.kind != deadLetterType }
+
 // adapt makes the next read of the shard start, and reach, as this one suggests.
 func (p *pick) adapt() {
 	s, limit := p.shard, p.shard.rowsLimit
@@ -175,11 +186,13 @@ func (p *pick) adapt() {
 	}
 	s.mark.observe(p.lowest, p.highest)
 	full, window := p.read >= limit, max(s.wide, limit)
+	s.rests = max(s.rests-1, 0)
 	looked := max(p.read, p.seen)
 	p.behind = p.behind || full || looked > p.read
 	switch crowded := looked >= window && len(p.rows) < limit/4; {
 	case crowded:
 		s.wide = min(4*window, maxWide)
+		s.rests = min(looked/limit, maxRests)
 	case looked < limit:
 		s.wide = 0
 	}
@@ -197,6 +210,14 @@ func (p *pick) adapt() {
 // maxWide bounds how many rows are looked at to find other keys than one that
 // fills the shard.
 const maxWide = 1 << 17
+
+// maxRests bounds how many reads follow on a wide one that found little before
+// the next: looking at all of a backlog for one message at a time would make it
+// last.
+const maxRests = 16
+
+// looksWide reports whether the next read looks further than it reads.
+func (s *shard) looksWide() bool { return s.wide > 0 && s.rests == 0 }
 
 // batches turns the picked rows into messages. Rows that cannot become one are
 // parked at once.

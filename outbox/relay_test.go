@@ -372,3 +372,32 @@ func (s *stage) runWaker(w *Waker) (stop func()) {
 	s.t.Cleanup(stop)
 	return stop
 }
+
+// A flood of bad records under one key leaves in batches: dead letters are in no
+// order with each other. So does one of replies to one key, message by message,
+// without looking at the whole backlog for each.
+func TestRelayDrainsAFloodOfOneKey(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	topic := s.topic("payment.deadletter")
+	const letters, replies = 6000, 300
+	flood := make([]Message, 0, letters+replies)
+	for i := range letters {
+		m := s.message(topic, "same", i)
+		m.Type = deadLetterType
+		flood = append(flood, m)
+	}
+	for i := range replies {
+		flood = append(flood, s.message(s.replies, "same", i))
+	}
+	s.enqueue(flood...)
+	relay := s.start()
+	s.drained()
+	require.Len(t, s.values(topic)["same"], letters)
+	got := s.values(s.replies)["same"]
+	require.Len(t, got, replies)
+	for i := range got {
+		require.Equal(t, fmt.Sprintf("same/%d", i), got[i], "replies keep their order (G10)")
+	}
+	require.Zero(t, relay.stats.parked.Load())
+}

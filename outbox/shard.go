@@ -33,6 +33,7 @@ type shard struct {
 	baseLimit int
 	rowsLimit int
 	wide      int // how many rows to look at, 0: just read
+	rests     int // reads to make before looking at so many again
 }
 
 // swept is the result of a sweep over one shard.

@@ -49,7 +49,7 @@ CROSS JOIN LATERAL (
 	SELECT f.seq, f.seen FROM (
 		SELECT DISTINCT ON (c.aggregatetype, c.aggregateid, c.keyless) c.seq, c.seen FROM (
 			SELECT c.seq, c.aggregatetype, c.aggregateid, c.keyless, count(*) OVER () AS seen FROM (
-				SELECT o.seq, o.aggregatetype, o.aggregateid, CASE WHEN o.aggregateid IS NULL THEN o.seq END AS keyless
+				SELECT o.seq, o.aggregatetype, o.aggregateid, CASE WHEN o.aggregateid IS NULL OR o.type = '` + deadLetterType + `' THEN o.seq END AS keyless
 				` + candidatesSQL + ` ORDER BY o.seq LIMIT h.wide) c) c
 		ORDER BY c.aggregatetype, c.aggregateid, c.keyless, c.seq) f
 	ORDER BY f.seq LIMIT h.rows) w
