@@ -372,8 +372,8 @@ func (w *world) note(format string, arguments ...any) {
 func (w *world) run(hours int) {
 	end := worldBegins.Add(time.Duration(hours) * time.Hour)
 	for len(w.queue) > 0 && w.wrong == "" {
-		e := heap.Pop(&w.queue).(event)
-		if e.at.After(end) {
+		e, ok := heap.Pop(&w.queue).(event)
+		if !ok || e.at.After(end) {
 			break
 		}
 		w.now = e.at
@@ -408,7 +408,11 @@ func (q events) Less(i, j int) bool {
 func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
 // Push adds an event; heap calls it.
-func (q *events) Push(x any) { *q = append(*q, x.(event)) }
+func (q *events) Push(x any) {
+	if e, ok := x.(event); ok {
+		*q = append(*q, e)
+	}
+}
 
 // Pop removes the last event; heap calls it.
 func (q *events) Pop() any {
