@@ -159,6 +159,19 @@ func TestOnlyUsedSettingsAreJudged(t *testing.T) {
 	require.ErrorContains(t, err, "lease")
 }
 
+// A rule between two settings is not judged with a default in the place of one.
+func TestRulesBetweenGroupsNeedBoth(t *testing.T) {
+	t.Parallel()
+	env := []string{
+		"SETTLEONCE_COMMANDS_RETENTION=400h", "SETTLEONCE_WINDOW=500h", "SETTLEONCE_LEASE=60s", "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=25s",
+		"SETTLEONCE_STALL_TIMEOUT=3m",
+	}
+	for _, used := range [][]string{nil, {"commands-retention"}, {"window"}, {"lease", "stall-timeout"}, {"channel-submit-timeout"}} {
+		_, err := config.Load(config.Input{Env: env, Used: used})
+		require.NoError(t, err, used)
+	}
+}
+
 func TestUnknownFlagNamesTheNearest(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load(config.Input{Flags: map[string]string{"relay-lese": "3s"}})

@@ -65,7 +65,7 @@ func Load(in Input) (*Loaded, error) {
 	if err := l.complete(&in, file); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(l.Config.Validate(), l.Config.validatePool(&in)); err != nil {
+	if err := errors.Join(l.Config.Validate(), l.Config.validateAcross(&in)); err != nil {
 		return nil, err
 	}
 	return l, nil

@@ -108,10 +108,6 @@ var topicRules = []rule{
 		"commands-retention is below 1h: use the longest outage you want to survive, 336h by default",
 	},
 	{
-		func(c *Config) bool { return c.Topics.CommandsRetention > c.Consumer.Window },
-		"commands-retention is longer than window: raise window or lower commands-retention, else a record can outlive its key",
-	},
-	{
 		func(c *Config) bool { return c.Topics.RequeryRetention < time.Minute },
 		"requery-retention is below 1m: use 24h",
 	},
@@ -212,7 +208,7 @@ var (
 )
 
 // Validate reports every rule that is broken, one sentence each that says what
-// to change.
+// to change. Rules between groups are Load's: it knows what is used.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, r := range rules {
@@ -226,6 +222,31 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(append(errs, c.validateNamespaces(), c.validateChannels())...)
+}
+
+// validateAcross checks the rules between groups. Who does not use both sides
+// sees a default on one, and cannot judge.
+func (c *Config) validateAcross(in *Input) error {
+	errs := []error{c.validatePool(in)}
+	if in.uses("window") && in.uses("commands-retention") && c.Topics.CommandsRetention > c.Consumer.Window {
+		errs = append(errs, errors.New("commands-retention is longer than window: raise window or lower commands-retention, "+
+			"else a record can outlive its key"))
+	}
+	if in.uses("lease") && in.uses("channel-submit-timeout") {
+		errs = append(errs, c.validateLease())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateLease() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
+		if least := 2 * c.Channels[name].Capabilities.SubmitTimeout; c.Consumer.Lease < least {
+			errs = append(errs, fmt.Errorf("channel %s: lease is %s: raise it to at least %s, twice the submit timeout, or lower the submit timeout",
+				name, payment.DurationText(c.Consumer.Lease), payment.DurationText(least)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // validatePool: workers that wait for each other's connections stand still. Who
@@ -268,14 +289,14 @@ func (c *Config) validateNamespaces() error {
 func (c *Config) validateChannels() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
-		for _, err := range c.channelFaults(c.Channels[name]) {
+		for _, err := range channelFaults(c.Channels[name]) {
 			errs = append(errs, fmt.Errorf("channel %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Config) channelFaults(ch Channel) []error {
+func channelFaults(ch Channel) []error {
 	var errs []error
 	if ch.Name == "" {
 		errs = append(errs, errors.New("the name is empty: give it one"))
@@ -288,10 +309,6 @@ func (c *Config) channelFaults(ch Channel) []error {
 	}
 	if err := ch.Capabilities.Validate(); err != nil {
 		errs = append(errs, err)
-	}
-	if least := 2 * ch.Capabilities.SubmitTimeout; c.Consumer.Lease < least {
-		errs = append(errs, fmt.Errorf("lease is %s: raise it to at least %s, twice the submit timeout, or lower the submit timeout",
-			payment.DurationText(c.Consumer.Lease), payment.DurationText(least)))
 	}
 	return errs
 }
