@@ -45,7 +45,7 @@ func Inspect(ctx context.Context, in Installation) (Verdict, error) {
 	if len(in.CommandTopics) > 0 {
 		tail.CommandTopics = in.CommandTopics
 	}
-	if err := tail.readOffsets(ctx, in.Group); err != nil {
+	if err := tail.Offsets(ctx, in.Group); err != nil {
 		return Verdict{}, err
 	}
 	db, err := ReadDatabase(ctx, in.Database, in.Group)
@@ -100,8 +100,8 @@ func incomplete(commands []kafka.Record) bool {
 	return false
 }
 
-// readOffsets reads how far the group is.
-func (t *Tail) readOffsets(ctx context.Context, group string) error {
+// Offsets reads how far the group is.
+func (t *Tail) Offsets(ctx context.Context, group string) error {
 	for _, topic := range t.CommandTopics {
 		committed, err := t.client.CommittedOffsets(ctx, group, topic)
 		if err != nil {

@@ -129,16 +129,16 @@ func awaited(id uuid.UUID, version int, pending map[uuid.UUID]bool) bool {
 	return false
 }
 
-// permits: what arrived at the channel was claimed and permitted before, request
-// by request (G1, G6).
+// permits: what the channel executed was claimed and permitted before, request by
+// request (G1, G6). What it turned away (429, 401) gave its permit back.
 func (j *judge) permits(p *PaymentRow) {
 	d, ok := j.archive.byID[p.ID]
 	if !ok || d.charge == nil {
 		return
 	}
 	j.check("G6")
-	if d.charge.Requests > p.Sends && (p.State.Terminal() || j.rules.Running == nil) {
-		j.brokenf("G1", p.Identity.Key.String(), "the channel was asked %d times with %d permits", d.charge.Requests, p.Sends)
+	if d.charge.Executions > p.Sends && (p.State.Terminal() || j.rules.Running == nil) {
+		j.brokenf("G1", p.Identity.Key.String(), "the channel executed %d requests with %d permits", d.charge.Executions, p.Sends)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/check"
@@ -227,6 +228,10 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	tables, err := r.tables(ctx)
+	if err != nil {
+		return Report{}, err
+	}
 	report := Report{
 		Broker: cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each,
 		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: (r.settled - r.published).Seconds(),
@@ -238,7 +243,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 		within = 0 // the channel counts queries since its start
 	}
 	report.Verdict = check.Judge(&evidence, check.Rules{
-		Callers: callers, Expected: r.script.expectations(), Within: within, Share: queryShare, Floor: queryFloor,
+		Callers: callers, Expected: r.script.expectations(), Within: within, Share: queryShare, Floor: queryFloor, Database: tables,
 	})
 	return report, nil
 }
@@ -275,10 +280,23 @@ var errOver = errors.New("the run is over")
 
 // collect reads the rest of the topics, and the ledger.
 func (r *run) collect(ctx context.Context) (check.Evidence, error) {
+	if err := r.tail.Offsets(ctx, r.cfg.Fleet.Prefix+"settleonce-consumer"); err != nil {
+		return check.Evidence{}, err
+	}
 	if err := r.tail.All(ctx); err != nil {
 		return check.Evidence{}, err
 	}
 	evidence := r.tail.Snapshot()
 	err := check.ReadLedger(ctx, r.fleet.SimURL(), &evidence)
 	return evidence, err
+}
+
+// tables reads what the database says.
+func (r *run) tables(ctx context.Context) (*check.Database, error) {
+	conn, err := pgx.Connect(ctx, r.fleet.DSN())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return check.ReadDatabase(ctx, conn, r.cfg.Fleet.Prefix+"settleonce-consumer")
 }
