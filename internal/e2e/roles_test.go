@@ -76,12 +76,10 @@ func (r *role) owns() {
 	require.Eventually(r.t, func() bool { return r.partitions() > 0 }, waitFor, tick, "no partition assigned")
 }
 
-func (s *stack) startRelay() *role {
+func (s *stack) startRelay() {
 	relay, err := outbox.NewRelay(outbox.RelayConfig{Pool: s.pool, Kafka: s.kafka, Logger: s.logs.logger()})
 	require.NoError(s.t, err)
-	r := s.launch(relay.Run)
-	s.relays = append(s.relays, r)
-	return r
+	s.relays = append(s.relays, s.launch(relay.Run))
 }
 
 func (s *stack) startConsumer() *role {

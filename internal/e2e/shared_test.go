@@ -82,7 +82,7 @@ func (k *keeper) Errorf(format string, args ...any) {
 }
 
 // FailNow ends what asked for it.
-func (*keeper) FailNow() { panic("the shared stack failed") } //nolint:forbidigo // There is no test to end.
+func (*keeper) FailNow() { panic("the shared stack failed") }
 
 // Cleanup keeps what is to be done at the end.
 func (k *keeper) Cleanup(f func()) {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // stack is everything one test needs, started and stopped with it.
 type stack struct {
 	t       testing.TB
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // a stack lives as long as its test
 	set     settings
 	brokers []string
 	kafka   *kafka.Client

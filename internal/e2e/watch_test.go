@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -202,11 +203,12 @@ func (s *stack) story(c payment.Command) string {
 	if err != nil {
 		return err.Error()
 	}
-	text := fmt.Sprintf("%s, ledger %+v, open %+v", st.Payment.State, s.charge(c), st.Open)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, ledger %+v, open %+v", st.Payment.State, s.charge(c), st.Open)
 	for _, h := range st.History {
-		text += fmt.Sprintf("\n%s %s send %d by %s: %s", h.At.Format(time.TimeOnly), h.State, h.Send, h.Actor, h.Cause)
+		fmt.Fprintf(&text, "\n%s %s send %d by %s: %s", h.At.Format(time.TimeOnly), h.State, h.Send, h.Actor, h.Cause)
 	}
-	return text
+	return text.String()
 }
 
 // waitEnd waits until the payment is in a terminal state.

@@ -184,13 +184,13 @@ func TestB8_RebalancesUnderLoad(t *testing.T) {
 		s.send(commands[from : from+n/10]...)
 	}
 	s.consumers[0].owns()
-	batch(200)
+	batch(100)
 	joined := s.startConsumer()
-	batch(200)
+	batch(100)
 	joined.owns()
-	batch(200)
+	batch(100)
 	s.consumers[0].cancel()
-	batch(200)
+	batch(100)
 	s.consumers[0].stop()
 	batch(50)
 	for _, c := range commands {
@@ -344,10 +344,10 @@ func TestB12_SessionsKilledUnderLoad(t *testing.T) {
 	t.Cleanup(killer.Wait)
 	t.Cleanup(stop)
 	var commands []payment.Command
-	for range 300 {
+	for range 150 {
 		commands = append(commands, command())
 	}
-	for chunk := range slices.Chunk(commands, 20) {
+	for chunk := range slices.Chunk(commands, 15) {
 		s.send(chunk...)
 		s.send(chunk[0])
 		s.watch.until(t, func() bool { return len(s.events(chunk[0])) > 0 }, "an event")
