@@ -131,8 +131,9 @@ func (r *Reconciler) sendIfGranted(gate *settle.Gate, slot bool, before time.Tim
 		}
 		crashpoint.Here(crashpoint.ResumeStored)
 		entry, _ := rules.Channels.Get(a.After.Channel)
+		earlier := a.Before.Open.Sends
 		r.cfg.Settler.Submit(settle.Permit{
-			Payment: a.After, Lease: lease, Actor: actor,
+			Payment: a.After, Lease: lease, Actor: actor, Earlier: &earlier,
 			Start: before.Add(rules.SendStart()), Deadline: before.Add(rules.SendWithin(entry.Capabilities)),
 		})
 	}

@@ -100,6 +100,10 @@ type Permit struct {
 	Start    time.Time
 	Deadline time.Time
 	Actor    string
+	// Earlier are the sends before this permit, where there may be some: a permit
+	// that proves not sent leaves no trace, its deadline included. Nil takes one
+	// send back and keeps the latest deadline.
+	Earlier *channel.Sends
 }
 
 // Answered decides what the answer to a permitted send means.
@@ -132,7 +136,7 @@ func (r *Rules) submitAnswer(l store.Locked, p Permit, a payment.Answer) *store.
 	}
 	switch {
 	case a.Class.EndsPermit():
-		return r.notSent(l, a)
+		return r.notSent(l, p, a)
 	default:
 		return r.unanswered(l, a.Cause)
 	}
@@ -241,19 +245,31 @@ func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
 
 // notSent ends a permit that reached nobody: it was not a send. The payment
 // waits, growing, for its next permit with the same provider key.
-func (r *Rules) notSent(l store.Locked, a payment.Answer) *store.Change {
+func (r *Rules) notSent(l store.Locked, p Permit, a payment.Answer) *store.Change {
 	open := *l.Open
-	if open.Sends.Count--; open.Sends.Count <= 0 {
-		first := open.Sends.First
-		if open.Sends = (channel.Sends{}); mayBeForgotten(l.Open) {
-			open.Sends.First = first
-		}
-	}
+	open.Sends = withoutPermit(l.Open, p)
 	pause := latestOf(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
 	open.Watches++
 	c := &store.Change{Open: released(open, l.Now), Cause: a.Class.String() + ": " + a.Cause}
 	c.Open.NextCheckAt = l.Now.Add(pause)
 	return c
+}
+
+// withoutPermit are the sends as they were before the permit. Its deadline must go
+// with it: a query would otherwise be too early to mean anything until a send is
+// over that never was, and three of those end in review.
+func withoutPermit(open *store.Open, p Permit) channel.Sends {
+	sends := open.Sends
+	if sends.Count--; p.Earlier != nil && p.Earlier.Count == sends.Count {
+		return *p.Earlier
+	}
+	if sends.Count > 0 {
+		return sends
+	}
+	if mayBeForgotten(open) {
+		return channel.Sends{First: sends.First}
+	}
+	return channel.Sends{}
 }
 
 // unanswered is a send or query without an authoritative answer (G3): the next
