@@ -274,6 +274,12 @@ func (r *Rules) Permitted(g Grant) func(store.Locked) *store.Change {
 		if !holds(l, g.Lease) {
 			return nil // G11
 		}
+		switch {
+		case l.Payment.State == payment.Review:
+			return r.watch(l, *l.Open, "") // nothing automatic sends behind a person's back
+		case l.Open.QueryFirst:
+			return delayed(l, 0) // ask, then send
+		}
 		if l.Open.Sends.Count > 0 && g.Admitted { // else it is not one of the three (G13)
 			open := *l.Open
 			open.Queries = min(open.Queries+1, len(payment.Tiers))
@@ -284,11 +290,11 @@ func (r *Rules) Permitted(g Grant) func(store.Locked) *store.Change {
 }
 
 func (r *Rules) permit(l store.Locked, g Grant) *store.Change {
+	if unasked(l) {
+		return r.askFirst(l) // before a refusal as well: "never sent" may be wrong (G2)
+	}
 	if code, c := r.forbidden(l); code != "" {
 		return c
-	}
-	if unasked(l) {
-		return r.askFirst(l)
 	}
 	caps := r.capabilities(l)
 	if !g.Admitted {

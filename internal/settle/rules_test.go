@@ -440,6 +440,7 @@ func TestDecisionsInAnyState(t *testing.T) {
 		l.Payment.State = payment.State(rapid.IntRange(1, 6).Draw(t, "state"))
 		l.Open.Queries, l.Open.Watches = rapid.IntRange(0, 3).Draw(t, "queries"), rapid.IntRange(0, 70).Draw(t, "watches")
 		l.Open.NoMoreSends, l.Open.QueryFirst = rapid.Bool().Draw(t, "no more"), rapid.Bool().Draw(t, "query first")
+		l.Suspect = rapid.Bool().Draw(t, "suspect")
 		if l.Payment.State.Terminal() {
 			l.Open = nil
 		}
@@ -484,7 +485,8 @@ func sound(t *rapid.T, l store.Locked, c *store.Change, evidence, leased bool, c
 	}
 	grown := c.Open.Sends.Count - l.Open.Sends.Count
 	must(grown <= 0 || grown == 1 && c.Cause == settle.Granted, "a send that nobody permitted")
-	must(c.Cause != settle.Granted || grown == 1 && !l.Open.NoMoreSends && state != payment.Review && leased, "a permit that must not be")
+	must(c.Cause != settle.Granted || grown == 1 && !l.Open.NoMoreSends && !l.Open.QueryFirst && state != payment.Review && leased, "a permit that must not be")
+	must(c.Cause != settle.Granted || !l.Suspect || l.Open.Sends.Count > 0, "G1: a first send in a database that may have lost one")
 	must(c.Open.Queries >= l.Open.Queries && c.Open.Queries <= 3, "queries")
 	must(!c.Open.NextCheckAt.Before(l.Now), "a look in the past")
 	must(!l.Open.NoMoreSends || c.Open.NoMoreSends, "a ban that is forgotten")

@@ -36,6 +36,7 @@ type world struct {
 	payment    store.Payment
 	open       *store.Open
 	conflicted bool
+	suspect    bool
 	ground     payment.Ground
 	events     int
 	leases     int64
@@ -115,9 +116,13 @@ func newWorld(t testing.TB, seed uint64) *world {
 func (w *world) claim() {
 	lease := w.newLease()
 	w.open = &store.Open{Lease: lease, LeaseUntil: w.now, NextCheckAt: w.now.Add(200 * time.Millisecond), OpenedAt: w.now}
-	switch w.rng.IntN(5) {
+	switch w.rng.IntN(6) {
 	case 0:
 		w.note("claimed and parked")
+	case 5:
+		w.note("parked, and a permit since was lost in a failover")
+		w.suspect = true
+		w.deliver(w.now.Add(w.rules.SendWithin(w.caps)), func(payment.Answer) {})
 	case 1:
 		w.note("claimed anew: commits may be lost")
 		w.open.QueryFirst = true
@@ -274,7 +279,7 @@ func (w *world) granted(c *store.Change, lease int64) {
 }
 
 func (w *world) locked() store.Locked {
-	l := store.Locked{Payment: w.payment, Ground: w.ground, Conflicted: w.conflicted, Now: w.now}
+	l := store.Locked{Payment: w.payment, Ground: w.ground, Conflicted: w.conflicted, Suspect: w.suspect, Now: w.now}
 	if w.open != nil {
 		open := *w.open
 		l.Open = &open
