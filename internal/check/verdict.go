@@ -40,6 +40,16 @@ type Verdict struct {
 // Holds reports whether no guarantee was broken.
 func (v Verdict) Holds() bool { return len(v.Violations) == 0 }
 
+// Add adds violations that were seen otherwise, while the evidence came about.
+func (v *Verdict) Add(found []Violation) {
+	v.Violations = append(v.Violations, found...)
+	checked := map[string]int{}
+	for _, h := range v.Guarantees {
+		checked[h.Guarantee] = h.Checked
+	}
+	v.Guarantees = Tally(checked, v.Violations)
+}
+
 // guarantees are those that can be checked from outside, with their names.
 var guarantees = []Held{
 	{Guarantee: "G1", Name: "one charge", Of: "provider keys at the channel"},

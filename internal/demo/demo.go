@@ -53,10 +53,21 @@ type Config struct {
 	// Say is told what is being done, in a few words; nil for nobody.
 	Say func(what string)
 
-	// behaviour replaces that of the channel, and extra are told beside the stories:
+	// Length is how long publishing takes. Defaults to a time that follows from
+	// Commands.
+	Length time.Duration
+	// Behaviour replaces that of the channel, as JSON.
+	Behaviour string
+	// Workers gives every worker further settings, as "NAME=value"; nil gives none.
+	Workers func(f *fleet.Fleet) ([]string, error)
+	// Disturb breaks things while the script is played, and returns what it found
+	// once everything is whole again. With it, processes may end by themselves, and
+	// broker and database may be away for a while. Nil disturbs nothing.
+	Disturb func(ctx context.Context, s *Scene) ([]check.Violation, error)
+
+	// extra are told beside the stories: together with Behaviour,
 	// tests lie with them, to see the verdict fail on a real run.
-	behaviour string
-	extra     []story
+	extra []story
 }
 
 // Progress is where a demo stands, as far as the topics tell.
@@ -114,6 +125,9 @@ type Report struct {
 	Killed    map[string]int `json:"killed"`
 	// Crashed are processes that ended by themselves, which none should.
 	Crashed []string `json:"endedByThemselves,omitempty"`
+	// Disturbed says that more was broken than processes killed: then they may end
+	// by themselves.
+	Disturbed bool `json:"disturbed,omitempty"`
 	// Unsettled is what was still awaited when patience ended.
 	Unsettled []string `json:"unsettled,omitempty"`
 	// PublishSeconds and SettleSeconds are the time for publishing, and from the
@@ -128,7 +142,7 @@ type Report struct {
 
 // Passed reports whether the run is a proof: every guarantee held, and no process
 // ended by itself.
-func (r Report) Passed() bool { return r.Holds() && len(r.Crashed) == 0 }
+func (r Report) Passed() bool { return r.Holds() && (r.Disturbed || len(r.Crashed) == 0) }
 
 const (
 	// queryShare and queryFloor are the retry budget in the demo.
@@ -157,7 +171,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return Report{}, err
 	}
 	begun := time.Now()
-	cfg.Fleet.SimBehaviour = cmp.Or(cfg.behaviour, fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"}`, latency))
+	cfg.Fleet.SimBehaviour = cmp.Or(cfg.Behaviour, fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"}`, latency))
 	cfg.Fleet.Say = cfg.Say
 	f, err := fleet.Start(ctx, cfg.Fleet)
 	defer func() {
@@ -166,7 +180,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		}
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		if stopErr := f.Stop(stopping); err == nil && len(report.Crashed) == 0 {
+		if stopErr := f.Stop(stopping); err == nil && len(report.Crashed) == 0 && cfg.Disturb == nil {
 			err = stopErr
 		}
 		report.Seconds = time.Since(begun).Seconds()
@@ -180,11 +194,20 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 // runOn is the demo on a fleet that has no workers yet.
 func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	team := newCrew(cfg.Seed, cfg.Say)
+	team.lenient = cfg.Disturb != nil
+	env := workerEnv()
+	if cfg.Workers != nil {
+		more, err := cfg.Workers(f)
+		if err != nil {
+			return Report{}, err
+		}
+		env = append(env, more...)
+	}
 	team.add(RoleSim, f.Sim())
 	cfg.Say(fmt.Sprintf("starting %d worker processes", cfg.Each*len(workerRoles)))
 	for _, role := range workerRoles {
 		for n := range cfg.Each {
-			child, err := f.StartWorker(ctx, role, n+1, workerEnv()...)
+			child, err := f.StartWorker(ctx, role, n+1, env...)
 			if err != nil {
 				return Report{}, err
 			}
@@ -197,11 +220,12 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	}
 	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
 	topics := payment.NewTopics(cfg.Fleet.Prefix)
-	s := write(cfg.Commands, cfg.Seed, time.Now(), cfg.extra...)
+	s := write(cfg.Commands, cfg.Length, cfg.Seed, time.Now(), cfg.extra...)
 	r := &run{
 		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
 		tail: check.NewTail(f.Client(), topics), begun: time.Now(),
 	}
+	r.player.patient = cfg.Disturb != nil
 	return r.report(ctx)
 }
 
@@ -218,6 +242,7 @@ type run struct {
 	published time.Duration
 	settled   time.Duration
 	unsettled []string
+	found     []check.Violation
 }
 
 func (r *run) report(ctx context.Context) (Report, error) {
@@ -233,7 +258,8 @@ func (r *run) report(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	report := Report{
-		Broker: cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each,
+		Disturbed: r.cfg.Disturb != nil,
+		Broker:    cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each,
 		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: (r.settled - r.published).Seconds(),
 		QueryBudget: fmt.Sprintf("%g %% of submissions + %g/s", queryShare*100, queryFloor),
 	}
@@ -245,6 +271,9 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	report.Verdict = check.Judge(&evidence, check.Rules{
 		Callers: callers, Expected: r.script.expectations(), Within: within, Share: queryShare, Floor: queryFloor, Database: tables,
 	})
+	if len(r.found) > 0 {
+		report.Add(r.found)
+	}
 	return report, nil
 }
 
@@ -257,6 +286,15 @@ func (r *run) perform(ctx context.Context) error {
 	group.Go(func() error { return ended(acting, r.player.play(acting)) })
 	group.Go(func() error { return ended(acting, r.crew.execute(acting, planKills(&r.cfg, r.script.length))) })
 	group.Go(func() error { return ended(acting, r.crew.supervise(acting)) })
+	if r.cfg.Disturb != nil {
+		r.crew.begin()
+		group.Go(func() error {
+			defer r.crew.finish()
+			var err error
+			r.found, err = r.cfg.Disturb(acting, &Scene{run: r, Fleet: r.fleet, Length: r.script.length})
+			return ended(acting, err)
+		})
+	}
 	group.Go(func() error {
 		defer done(errOver)
 		return r.watch(groupCtx)

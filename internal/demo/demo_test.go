@@ -87,7 +87,7 @@ func TestVerdict_SeesARealDoubleCharge(t *testing.T) {
 	t.Parallel()
 	report := runDemo(t, Config{
 		Commands: 100, Seed: 12, Kills: -1,
-		behaviour: `{"latency":"15ms","longestExecution":"5s","idempotentSubmit":false}`,
+		Behaviour: `{"latency":"15ms","longestExecution":"5s","idempotentSubmit":false}`,
 		extra: []story{{"forgotten and hidden", 0, func(w *writer) {
 			w.first(w.payment(endsCharged, "lost_answer,query_hidden@*"))
 		}}},

@@ -23,6 +23,9 @@ type player struct {
 	brokers   []string // for transactions
 	begun     time.Time
 
+	// patient goes on publishing while the broker is away.
+	patient bool
+
 	transacted int // transactions that were written
 
 	mu       sync.Mutex
@@ -96,8 +99,11 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 		if err == nil {
 			break
 		}
-		if attempt == 5 || ctx.Err() != nil {
+		if attempt >= 5 && !p.patient || ctx.Err() != nil {
 			return fmt.Errorf("publish commands: %w", err)
+		}
+		if attempt >= 5 {
+			_ = pause(ctx, 200*time.Millisecond) // the end of the run is noticed above
 		}
 	}
 	p.mu.Lock()
@@ -122,6 +128,9 @@ func (p *player) transact(ctx context.Context) (left bool, err error) {
 	}
 	id := fmt.Sprintf("demo-upstream-%d", p.transacted)
 	if err := devstack.PublishTransaction(ctx, p.brokers, id, p.topic, t.commit, records); err != nil {
+		if p.patient && ctx.Err() == nil {
+			return true, nil // again: what was committed after all is a repeat
+		}
 		return false, err
 	}
 	p.transacted++
@@ -144,11 +153,15 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 	defer p.mu.Unlock()
 	kept := p.waiting[id][:0]
 	for _, t := range p.waiting[id] {
-		if t.event != kind {
+		if t.event != kind && !final(kind) {
 			kept = append(kept, t)
 			continue
 		}
 		p.pending--
+		if t.event != kind {
+			t.then.dropped = true
+			continue
+		}
 		now := time.Since(p.begun)
 		p.insert(delivery{at: now, command: &t.then.command})
 		for _, pause := range t.again {
@@ -156,6 +169,18 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 		}
 	}
 	p.waiting[id] = kept
+}
+
+// final reports whether no other event may follow for long.
+func final(kind payment.EventType) bool {
+	switch kind {
+	case payment.EventSucceeded, payment.EventDeclined, payment.EventRejected, payment.EventReviewRequired:
+		return true
+	case payment.EventAccepted, payment.EventUnknown, payment.EventEvidenceConflict:
+		return false
+	default:
+		return false
+	}
 }
 
 func (p *player) insert(d delivery) {

@@ -17,7 +17,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 	t.Parallel()
 	values := func(seed uint64) []string {
 		var out []string
-		for _, d := range write(800, seed, begin).deliveries {
+		for _, d := range write(800, 0, seed, begin).deliveries {
 			m := d.message("t")
 			out = append(out, string(m.Key)+string(m.Value))
 		}
@@ -33,7 +33,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 func TestScript_HasEveryStory(t *testing.T) {
 	t.Parallel()
 	for _, records := range []int{100, 4000} {
-		s := write(records, 3, begin)
+		s := write(records, 0, 3, begin)
 		told := map[string]bool{}
 		for _, p := range s.payments {
 			told[p.story] = true
@@ -56,7 +56,7 @@ func TestScript_HasEveryStory(t *testing.T) {
 // ones that the channel knows, and only invalid commands are invalid.
 func TestScript_SaysWhatItMeans(t *testing.T) {
 	t.Parallel()
-	for _, p := range write(4000, 4, begin).payments {
+	for _, p := range write(4000, 0, 4, begin).payments {
 		if fault := p.command.Metadata["sim"]; fault != "" {
 			_, err := sim.ParseFaults(fault, 1)
 			require.NoError(t, err, p.story)

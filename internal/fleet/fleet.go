@@ -38,6 +38,9 @@ type Config struct {
 	Dir string
 	// Kafka is the broker to start: KafkaEmbedded (default) or KafkaApache.
 	Kafka string
+	// Restartable keeps the embedded broker's data on disk, which RestartKafka needs.
+	// Defaults to memory only.
+	Restartable bool
 	// Brokers are used instead of starting any.
 	Brokers []string
 	// DSN is a database to use instead of a private server.
@@ -64,6 +67,11 @@ type Fleet struct {
 	client  *kafka.Client
 	keep    bool
 	closers []func(context.Context) error
+
+	// What the fleet started itself, and may break; nil otherwise.
+	embedded *devstack.Kafka
+	apache   *apachekafka.Cluster
+	postgres *devstack.Postgres
 }
 
 // Start starts broker, database and simulator, and prepares tables and topics.
@@ -160,15 +168,14 @@ func (f *Fleet) startKafka(ctx context.Context) error {
 			return err
 		}
 		f.closers = append(f.closers, cluster.Stop)
+		f.apache = cluster
 		f.brokers = cluster.Brokers()
 	case f.cfg.Kafka == KafkaEmbedded || f.cfg.Kafka == "":
 		f.cfg.Say("starting the embedded broker")
-		broker, err := devstack.StartKafka(devstack.KafkaConfig{Log: f.cfg.Log})
-		if err != nil {
+		if err := f.startEmbedded(); err != nil {
 			return err
 		}
-		f.closers = append(f.closers, func(context.Context) error { return broker.Close() })
-		f.brokers = broker.Brokers()
+		f.closers = append(f.closers, func(context.Context) error { return f.embedded.Close() })
 	default:
 		return fmt.Errorf("there is no broker %q; use %s or %s", f.cfg.Kafka, KafkaEmbedded, KafkaApache)
 	}
@@ -186,6 +193,7 @@ func (f *Fleet) startPostgres(ctx context.Context) error {
 			return err
 		}
 		f.closers = append(f.closers, server.Stop)
+		f.postgres = server
 		if err := server.CreateDatabase(ctx, database); err != nil {
 			return err
 		}

@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/devstack"
+)
+
+// ErrNotOurs says that broker or database are not the fleet's own, so that it may
+// not break them.
+var ErrNotOurs = errors.New("it is not the fleet's own, and is left alone")
+
+// RestartPostgres breaks the private server off in the middle of everything, and
+// starts it again after the pause.
+func (f *Fleet) RestartPostgres(ctx context.Context, pause time.Duration) error {
+	if f.postgres == nil {
+		return fmt.Errorf("restart postgres: %w", ErrNotOurs)
+	}
+	if err := f.postgres.Crash(ctx); err != nil {
+		return err
+	}
+	sleep(ctx, pause)
+	return f.postgres.Restart(context.WithoutCancel(ctx))
+}
+
+// RestartKafka stops the broker (Apache Kafka by SIGKILL, the embedded one in good
+// order, which is all it survives) and starts it again after the pause.
+func (f *Fleet) RestartKafka(ctx context.Context, pause time.Duration) error {
+	switch {
+	case f.apache != nil:
+		if err := f.apache.Kill(0); err != nil {
+			return err
+		}
+		sleep(ctx, pause)
+		return f.apache.Restart(context.WithoutCancel(ctx), 0)
+	case f.embedded != nil && f.cfg.Restartable:
+		if err := f.embedded.Close(); err != nil {
+			return err
+		}
+		sleep(ctx, pause)
+		return f.startEmbedded()
+	default:
+		return fmt.Errorf("restart kafka: %w", ErrNotOurs)
+	}
+}
+
+// startEmbedded starts the embedded broker, on the ports it had before.
+func (f *Fleet) startEmbedded() error {
+	cfg := devstack.KafkaConfig{Log: f.cfg.Log}
+	if f.cfg.Restartable {
+		cfg.DataDir = filepath.Join(f.cfg.Dir, "kafka")
+	}
+	for _, address := range f.brokers {
+		_, text, err := net.SplitHostPort(address)
+		if err != nil {
+			return fmt.Errorf("read the broker's address: %w", err)
+		}
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("read the broker's port: %w", err)
+		}
+		cfg.Ports = append(cfg.Ports, port)
+	}
+	broker, err := devstack.StartKafka(cfg)
+	if err != nil {
+		return err
+	}
+	f.embedded, f.brokers = broker, broker.Brokers()
+	return nil
+}
+
+// Signal sends a signal to the process; one that has ended is not an error.
+func (c *Child) Signal(sig os.Signal) error { return c.proc.Signal(sig) }
+
+// Done is closed when the process, as it runs now, has ended.
+func (c *Child) Done() <-chan struct{} { return c.proc.Done() }
+
+// LaunchOnce starts the process with further settings, for this life only, and
+// does not wait until it is ready.
+func (c *Child) LaunchOnce(ctx context.Context, env ...string) error {
+	usual := c.env
+	defer func() { c.env = usual }()
+	c.env = append(append([]string(nil), usual...), env...)
+	return c.Launch(ctx)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
