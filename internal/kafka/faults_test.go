@@ -293,3 +293,49 @@ func TestDeletedRecordsAreFatal(t *testing.T) {
 	run(t, fresh)
 	require.Equal(t, int64(3), (<-got).Offset, "a new group starts at the earliest")
 }
+
+// An application that lost its own offset reads again what there is. Records that
+// are gone were read once, and no refusal brings them back; from the committed
+// offset on nothing may be missing.
+func TestRewoundBehindDeletedRecords(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client)
+	publish := func(messages ...kafka.Message) {
+		got := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: messages}})
+		require.NoError(t, got[0].Err())
+	}
+	publish(one("k", "0"), one("k", "1"), one("k", "2"))
+	got := make(chan *kafka.Delivery, 10)
+	cfg := kafka.ConsumerConfig{Group: "g", Topics: []string{"t"}, Handler: handTo(got)}
+	consume := func(change func(*kafka.ConsumerConfig)) (stop func() error) {
+		cfg := cfg
+		change(&cfg)
+		consumer, err := client.NewConsumer(cfg)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- consumer.Run(ctx) }()
+		return func() error { cancel(); return <-ended }
+	}
+	stop := consume(func(*kafka.ConsumerConfig) {})
+	for range 3 {
+		(<-got).Finish()
+	}
+	require.NoError(t, stop())
+	require.NoError(t, cluster.DeleteRecords("t", 0, 2))
+
+	fromZero := func(c *kafka.ConsumerConfig) {
+		c.StartOffset = func(context.Context, string, int, int64) (int64, error) { return 0, nil }
+	}
+	stop = consume(fromZero)
+	require.Equal(t, int64(2), (<-got).Offset, "the earliest that is left")
+	require.NoError(t, stop())
+
+	publish(one("k", "3"), one("k", "4"))
+	require.NoError(t, cluster.DeleteRecords("t", 0, 4))
+	consumer, err := client.NewConsumer(func() kafka.ConsumerConfig { c := cfg; fromZero(&c); return c }())
+	require.NoError(t, err)
+	require.ErrorIs(t, consumer.Run(t.Context()), kafka.ErrOffsetOutOfRange, "offset 3 was never read")
+}

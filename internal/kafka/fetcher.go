@@ -194,7 +194,8 @@ func (f *fetcher) take(ctx context.Context, p *partition, res *fetchapi.Response
 
 // outOfRange never skips silently: only a partition that nobody has read before
 // moves on to the earliest offset (records may expire between the look-up and
-// the first fetch).
+// the first fetch), and one that is read again from below its committed offset:
+// what is gone from there was read once, and no reading brings it back.
 func (f *fetcher) outOfRange(ctx context.Context, p *partition) error {
 	at := p.fetchOffset()
 	got, err := f.gen.client.listOffsets(ctx, map[string][]int{p.topic: {p.partition}})
@@ -205,7 +206,7 @@ func (f *fetcher) outOfRange(ctx context.Context, p *partition) error {
 	if at >= r.earliest && at <= r.latest {
 		return kafkago.OffsetOutOfRange // a leader that is catching up: ask again
 	}
-	if p.restart(r.earliest) {
+	if p.restart(r.earliest) || at < r.earliest && p.rewound(r.earliest) {
 		return kafkago.OffsetOutOfRange
 	}
 	return &OffsetOutOfRangeError{Topic: p.topic, Partition: p.partition, Offset: at, Earliest: r.earliest, Latest: r.latest}
@@ -270,6 +271,20 @@ func (p *partition) fetched(got fetched) {
 	if len(got.records) > 0 {
 		signal(p.wake)
 	}
+}
+
+// rewound moves a partition that is read again from below its committed offset to
+// the earliest one, where that still covers everything from the committed one on.
+func (p *partition) rewound(earliest int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if earliest > p.committed {
+		return false
+	}
+	p.gen.log.Error().Str("topic", p.topic).Int("partition", p.partition).Int64("wanted", p.next).Int64("earliest", earliest).
+		Int64("committed", p.committed).Msg("records before the committed offset were to be read again and are gone, going on with the earliest")
+	p.next = earliest
+	return true
 }
 
 // restart moves a partition that nobody has read before to the earliest offset.
