@@ -47,7 +47,7 @@ func newDemo(p process) *cobra.Command {
 	f.StringArrayVar(&kills, "kill", nil, "ROLE@SECONDS to kill; roles are consumer, outbox, reconciler, sim; may be repeated")
 	f.IntVar(&cfg.Kills, "kills", 0, "kills at random moments, over all roles; 0: one per role, -1: none")
 	f.BoolVar(&cfg.KillSim, "kill-sim", false, "kill the channel simulator too; its ledger survives")
-	f.DurationVar(&cfg.Patience, "patience", 2*time.Minute, "time for everything to settle after the last command")
+	f.DurationVar(&cfg.Patience, "patience", 0, "time for everything to settle; 0: 2m, and 5s more for each of --kills")
 	f.StringVar(&cfg.Fleet.Dir, "dir", "", "folder for data and logs; empty: a temporary one, removed at the end")
 	f.BoolVar(&cfg.Keep, "keep", false, "keep data and logs")
 	offerOutput(cmd)
@@ -120,7 +120,7 @@ func (l *live) progress(s demo.Progress) {
 	}
 	if l.bar == nil {
 		l.bar = progressbar.NewOptions(s.Payments, progressbar.OptionSetWriter(l.out), progressbar.OptionClearOnFinish(),
-			progressbar.OptionSetWidth(24), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false))
+			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(false))
 	}
 	l.bar.Describe(fmt.Sprintf("%-10s %3.0f s  %d charged, %d unknown, %d killed ", s.Phase, s.Elapsed.Seconds(), s.Succeeded, s.Unknown, s.Killed))
 	_ = l.bar.Set(min(s.Ended, s.Payments-1)) // a bar that cannot be drawn is no reason to stop

@@ -43,8 +43,8 @@ type Config struct {
 	Kills int
 	// KillSim kills the channel simulator too; its ledger survives.
 	KillSim bool
-	// Patience is how long, after the last command, everything may take to settle.
-	// Defaults to 2 minutes.
+	// Patience is how long, after the script's length, everything may take to settle.
+	// Defaults to 2 minutes, and 5 s for each of Kills.
 	Patience time.Duration
 	// Keep keeps data and logs. They are kept in any case when a guarantee broke.
 	Keep bool
@@ -87,7 +87,7 @@ type Progress struct {
 func (c Config) WithDefaults() Config {
 	c.Commands = cmp.Or(c.Commands, 4000)
 	c.Each = cmp.Or(c.Each, 2)
-	c.Patience = cmp.Or(c.Patience, 2*time.Minute)
+	c.Patience = cmp.Or(c.Patience, 2*time.Minute+time.Duration(max(0, c.Kills))*5*time.Second)
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64N(1e6) + 1
 	}
