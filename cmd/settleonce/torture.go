@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/fleet"
+	"github.com/settleonce/settleonce/internal/torture"
+)
+
+func newTorture(p process) *cobra.Command {
+	var cfg torture.Config
+	var faults string
+	cmd := &cobra.Command{
+		Use: "torture", Short: "Break everything at seeded moments, make it whole again, and check that nothing was lost or paid twice", GroupID: sectionTools,
+		Example: "  settleonce torture                                     3000 payments, every fault\n" +
+			"  settleonce torture --payments 100000 --kafka apache    the long run, on Apache Kafka\n" +
+			"  settleonce torture --seed 7 --faults crash,postgres    these faults only, at the moments of seed 7",
+		Long: "Runs broker, database, channel simulator and worker processes on this machine and breaks them: kills, kills between\n" +
+			"two given steps, frozen processes, restarts of broker and database, cut and slow networks, a channel that misbehaves,\n" +
+			"commands published again. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
+			"guarantee is broken; data and logs are kept then. Faults: " + faultNames() + ".",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.Faults, err = torture.ParseFaults(faults); err != nil {
+				return asUsage(fmt.Errorf("--faults: %w", err))
+			}
+			return runTorture(cmd, p, cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Fleet.Kafka, "kafka", fleet.KafkaEmbedded, "broker to start: embedded or apache")
+	f.IntVar(&cfg.Payments, "payments", 3000, "records to publish, about")
+	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 150 records, at least 12 s")
+	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same payments and schedule again; 0: a random one, which is printed")
+	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
+	f.IntVar(&cfg.Each, "each", 2, "processes per role")
+	f.DurationVar(&cfg.Patience, "patience", 3*time.Minute, "time for everything to settle after the last command")
+	f.StringVar(&cfg.Fleet.Dir, "dir", "", "folder for data and logs; empty: a temporary one, removed at the end")
+	f.BoolVar(&cfg.Keep, "keep", false, "keep database, topics and logs")
+	offerOutput(cmd)
+	return cmd
+}
+
+func faultNames() string {
+	var names []string
+	for _, f := range torture.Faults() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+func runTorture(cmd *cobra.Command, p process, cfg torture.Config) error {
+	if _, err := wantsJSON(cmd); err != nil {
+		return err
+	}
+	live := newLive(p.stderr)
+	cfg.Say, cfg.Progress = live.say, live.progress
+	report, err := torture.Run(cmd.Context(), cfg)
+	live.end()
+	if report.Kept != "" {
+		fmt.Fprintln(p.stderr, "data and logs are in", report.Kept)
+	}
+	if err != nil {
+		return err
+	}
+	if err := show(cmd, report, tortureTable); err != nil {
+		return err
+	}
+	return verdictError(report.Report)
+}
+
+func tortureTable(t *table, r torture.Report) {
+	t.row("")
+	t.row("CHANNEL", "", r.Channel)
+	t.row("BROKEN ON PURPOSE")
+	for _, f := range torture.Faults() {
+		if n := r.Struck[f]; n > 0 {
+			t.row("  "+string(f), fmt.Sprintf("%6d", n))
+		}
+	}
+	for _, point := range slices.Sorted(maps.Keys(r.Points)) {
+		t.row("  died at", fmt.Sprintf("%6d", r.Points[point]), point)
+	}
+	for _, text := range r.Failed {
+		t.row("  not done", "", text)
+	}
+	demoTable(t, r.Report)
+}

@@ -1,0 +1,240 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/demo"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// tormentor carries a schedule out.
+type tormentor struct {
+	cfg               Config
+	scene             *demo.Scene
+	postgres, channel *proxy
+
+	// heavy is held while broker or database are restarted: one at a time.
+	heavy sync.Mutex
+
+	mu     sync.Mutex
+	struck map[Fault]int
+	points map[string]int
+	failed []string
+	rates  map[sim.Kind]int // that are on, and how many want them
+}
+
+// torment breaks things as scheduled, and returns when all is whole again, with
+// what it saw on the way.
+func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Violation, error) {
+	t.scene, t.rates = scene, map[sim.Kind]int{}
+	watching, stop := context.WithCancel(ctx)
+	var seen []check.Violation
+	var watch sync.WaitGroup
+	watch.Go(func() { seen = t.watchOffsets(watching) })
+	begun := time.Now()
+	var strikes sync.WaitGroup
+	for _, s := range schedule(t.cfg.Seed, t.cfg.Faults, scene.Length) {
+		if !pause(ctx, time.Until(begun.Add(s.at))) {
+			break
+		}
+		strikes.Go(func() { t.strike(ctx, s) })
+	}
+	strikes.Wait()
+	t.heal(ctx)
+	stop()
+	watch.Wait()
+	return seen, ctx.Err()
+}
+
+// strike does one fault; one that cannot be done is noted, and the run goes on.
+func (t *tormentor) strike(ctx context.Context, s strike) {
+	err := t.do(ctx, s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.struck[s.fault]++
+	if err != nil && ctx.Err() == nil {
+		t.failed = append(t.failed, fmt.Sprintf("%s: %s", s.fault, err))
+	}
+}
+
+func (t *tormentor) do(ctx context.Context, s strike) error {
+	switch s.fault {
+	case Kill:
+		return t.scene.Kill(ctx, s.role)
+	case Crash:
+		return t.crash(ctx, s)
+	case Freeze:
+		return t.scene.Freeze(ctx, s.role, s.lasts)
+	case Kafka:
+		t.heavy.Lock()
+		defer t.heavy.Unlock()
+		t.scene.Say("stopped the broker")
+		return t.scene.Fleet.RestartKafka(ctx, s.lasts)
+	case Postgres:
+		t.heavy.Lock()
+		defer t.heavy.Unlock()
+		t.scene.Say("crashed the database")
+		return t.scene.Fleet.RestartPostgres(ctx, s.lasts)
+	case Backends:
+		t.heavy.Lock() // it needs the database
+		defer t.heavy.Unlock()
+		return t.terminate(ctx)
+	case CutPostgres, CutChannel:
+		p := t.stretch(s.fault)
+		t.scene.Say(string(s.fault))
+		p.sever()
+		pause(ctx, s.lasts)
+		p.mend()
+		return nil
+	case SlowPostgres, SlowChannel:
+		p := t.stretch(s.fault)
+		p.delayBy(s.lasts / 10)
+		pause(ctx, s.lasts)
+		p.mend()
+		return nil
+	case Channel:
+		return t.misbehave(ctx, s)
+	case Replay:
+		return t.scene.Replay(ctx, 200, func(n int) int { return int(s.at) % n })
+	default:
+		return fmt.Errorf("nobody knows how to do %s", s.fault)
+	}
+}
+
+func (t *tormentor) stretch(f Fault) *proxy {
+	if f == CutChannel || f == SlowChannel {
+		return t.channel
+	}
+	return t.postgres
+}
+
+func (t *tormentor) crash(ctx context.Context, s strike) error {
+	const patience = 8 * time.Second
+	reached, err := t.scene.CrashAt(ctx, s.role, s.point, ":"+strconv.Itoa(s.turn), patience)
+	if reached {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.points[s.role+" "+string(s.point)]++
+	}
+	return err
+}
+
+// terminate ends about half of the database's sessions, wherever they are.
+func (t *tormentor) terminate(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, t.scene.Fleet.DSN())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND random() < 0.5`)
+	return err
+}
+
+// misbehave makes the channel misbehave in one way, in a third of the requests.
+func (t *tormentor) misbehave(ctx context.Context, s strike) error {
+	t.want(s.kind, 1)
+	err := t.setRates(ctx)
+	pause(ctx, s.lasts)
+	t.want(s.kind, -1)
+	if healErr := t.setRates(ctx); err == nil {
+		err = healErr
+	}
+	return err
+}
+
+func (t *tormentor) want(kind sim.Kind, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rates[kind] += n; t.rates[kind] <= 0 {
+		delete(t.rates, kind)
+	}
+}
+
+// setRates tells the channel which faults are on now. Those that are off get the
+// rate 0: a change adds to what is there.
+func (t *tormentor) setRates(ctx context.Context) error {
+	t.mu.Lock()
+	var rates []string
+	for _, kind := range kinds {
+		rate := "0"
+		if t.rates[kind] > 0 {
+			rate = "0.3"
+		}
+		rates = append(rates, fmt.Sprintf("%q:%s", kind, rate))
+	}
+	t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	body := strings.NewReader(`{"rates":{` + strings.Join(rates, ",") + `}}`)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, t.scene.Fleet.SimURL()+"/admin/behaviour", body)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the channel answers %s", response.Status)
+	}
+	return nil
+}
+
+// heal makes everything whole.
+func (t *tormentor) heal(ctx context.Context) {
+	t.postgres.mend()
+	t.channel.mend()
+	if err := t.setRates(ctx); err != nil {
+		t.failed = append(t.failed, "heal the channel: "+err.Error())
+	}
+	t.scene.Say("everything is whole again")
+}
+
+// watchOffsets looks at the committed offsets until ctx ends; none may go back
+// (B9).
+func (t *tormentor) watchOffsets(ctx context.Context) (seen []check.Violation) {
+	prefix := t.cfg.Fleet.Prefix
+	last := map[int]int64{}
+	for pause(ctx, 500*time.Millisecond) {
+		now, err := t.scene.Fleet.Client().CommittedOffsets(ctx, prefix+"settleonce-consumer", payment.NewTopics(prefix).Commands)
+		if err != nil {
+			continue // the broker is away
+		}
+		for _, partition := range slices.Sorted(maps.Keys(now)) {
+			if before, ok := last[partition]; ok && now[partition] < before {
+				seen = append(seen, check.Violation{
+					Guarantee: "G11",
+					Text:      fmt.Sprintf("the committed offset of partition %d went back from %d to %d", partition, before, now[partition]),
+				})
+			}
+			last[partition] = now[partition]
+		}
+	}
+	return seen
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,147 @@
+// Package torture runs the whole system as processes of their own, breaks
+// everything that can be broken at moments that a seed gives, makes it whole
+// again, waits until all is settled, and has it checked from outside.
+//
+// The payments, their stories and the waiting are the demo's; what is broken is
+// here: a schedule of strikes, and proxies for the network between workers,
+// database and channel.
+package torture
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/demo"
+	"github.com/settleonce/settleonce/internal/fleet"
+)
+
+// Config is one run.
+type Config struct {
+	Fleet fleet.Config
+	// Payments is about how many records are published. Defaults to 3000.
+	Payments int
+	// Length is how long publishing and breaking takes. Defaults to a time that
+	// follows from Payments.
+	Length time.Duration
+	// Seed makes payments and schedule; 0 takes a random one.
+	Seed uint64
+	// Faults are what may happen. Defaults to all.
+	Faults []Fault
+	// Each is the processes per role. Defaults to 2.
+	Each int
+	// Patience is how long everything may take to settle. Defaults to 3 minutes.
+	Patience time.Duration
+	// Keep keeps data and logs.
+	Keep bool
+	// Progress and Say are told what is going on; nil for nobody.
+	Progress func(demo.Progress)
+	Say      func(what string)
+}
+
+// WithDefaults returns a copy with unset fields set.
+func (c Config) WithDefaults() Config {
+	c.Payments = cmp.Or(c.Payments, 3000)
+	c.Length = cmp.Or(c.Length, min(max(time.Duration(c.Payments)*time.Second/perSecond, shortest), longest))
+	c.Patience = cmp.Or(c.Patience, 3*time.Minute)
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64N(1e6) + 1
+	}
+	if len(c.Faults) == 0 {
+		c.Faults = Faults()
+	}
+	return c
+}
+
+// Validate reports the first setting that must be changed.
+func (c Config) Validate() error {
+	if c.Length < time.Second || c.Length > time.Hour {
+		return errors.New("set the length between 1s and 1h")
+	}
+	return nil
+}
+
+const (
+	// perSecond is how many records are published per second by default.
+	perSecond = 150
+	shortest  = 12 * time.Second
+	longest   = 15 * time.Minute
+	// lease of the workers; that of the relay is shorter.
+	lease = 6 * time.Second
+)
+
+// Report is what a run came to.
+type Report struct {
+	demo.Report
+
+	// Channel says what the channel could do.
+	Channel string `json:"channel"`
+	// Struck counts the faults that were done, by name; Points the crash points that
+	// were reached.
+	Struck map[Fault]int  `json:"struck"`
+	Points map[string]int `json:"crashPoints"`
+	// Failed are faults that could not be done.
+	Failed []string `json:"notDone,omitempty"`
+}
+
+// Run plays, breaks, mends and checks. An error says that the run could not be
+// done; a broken guarantee is in the report.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	m := mixes[int(cfg.Seed)%len(mixes)]
+	if cfg.Say != nil {
+		cfg.Say(fmt.Sprintf("seed %d; the channel: %s", cfg.Seed, m.name))
+	}
+	cfg.Fleet.Restartable = true
+	t := &tormentor{cfg: cfg, struck: map[Fault]int{}, points: map[string]int{}}
+	report, err := demo.Run(ctx, demo.Config{
+		Fleet: cfg.Fleet, Commands: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
+		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
+		Behaviour: `{"latency":"15ms","longestExecution":"5s",` + m.behaviour + `}`,
+		Workers: func(f *fleet.Fleet) ([]string, error) {
+			env, err := t.connect(ctx, f)
+			return append(env, m.workers...), err
+		},
+		Disturb: t.torment,
+	})
+	t.close()
+	return Report{Report: report, Channel: m.name, Struck: t.struck, Points: t.points, Failed: t.failed}, err
+}
+
+// connect puts proxies between the workers and what they need.
+func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, error) {
+	dsn, err := url.Parse(f.DSN())
+	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", err)
+	}
+	channel, err := url.Parse(f.SimURL())
+	if err != nil {
+		return nil, fmt.Errorf("read the channel's address: %w", err)
+	}
+	if t.postgres, err = newProxy(ctx, dsn.Host); err != nil {
+		return nil, err
+	}
+	if t.channel, err = newProxy(ctx, channel.Host); err != nil {
+		return nil, err
+	}
+	dsn.Host, channel.Host = t.postgres.address(), t.channel.address()
+	return []string{
+		"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_CHANNEL_URL=" + channel.String(), "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=5s",
+		"SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s",
+	}, nil
+}
+
+func (t *tormentor) close() {
+	for _, p := range []*proxy{t.postgres, t.channel} {
+		if p != nil {
+			_ = p.close() // the port is free either way
+		}
+	}
+}
