@@ -130,6 +130,48 @@ func TestP23_WorkerStoppedPastItsLease(t *testing.T) {
 	}
 }
 
+// P23, the other half: the late answer comes while the payment is unresolved and
+// somebody else's. Without evidence it neither ends a permit nor plans a check.
+func TestP23_LateAnswerOnStaleGround(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]payment.Answer{
+		"unknown":  {Class: payment.ClassUnknown, Cause: "timeout"},
+		"not sent": {Class: payment.ClassNotSent, Cause: "too late"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stopped, goOn := make(chan struct{}), make(chan struct{})
+			var s *stack
+			var taken atomic.Bool
+			h := &hands{submit: func(ctx context.Context, r channel.Request) (payment.Answer, bool) {
+				if taken.Swap(true) {
+					return payment.Answer{}, false
+				}
+				s.direct(ctx, r)
+				close(stopped)
+				<-goOn
+				return late, true
+			}}
+			s = start(t, handled(h), only(1, 1, 0), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
+			c := command(fault("query_error@1,query_error@2"))
+			s.send(c)
+			<-stopped
+			s.startReconciler()
+			// The third query is sixteen seconds away: nobody else touches it until then.
+			s.watch.until(t, func() bool { return len(s.wakeups(c, 3)) == 1 }, "third wake-up")
+			before := s.status(c)
+			close(goOn)
+			s.consumers[0].stop() // it stores what came of its calls
+			after := s.status(c)
+			require.Equal(t, before.Open, after.Open)
+			require.Equal(t, before.Payment, after.Payment)
+			s.waitState(c, payment.Succeeded)
+			require.Len(t, s.front.queries(c), 3)
+			s.once(c)
+		})
+	}
+}
+
 // direct makes the call that a held worker had made before it was stopped.
 func (s *stack) direct(ctx context.Context, r channel.Request) payment.Answer {
 	adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: "http://" + s.front.addr})
