@@ -275,6 +275,7 @@ type claimRun struct {
 	known    map[uuid.UUID]Payment
 
 	outcomes   []Outcome
+	history    []Payment
 	rejections []rejection
 	deliveries []delivery
 	issued     map[uuid.UUID]time.Time

@@ -33,7 +33,7 @@ WITH ins AS (
         fp, fpv, ns, ob, oh, ord, follows, amount, cur, cust, method, chan, ident, meta, pk, state, sends, cause, detail,
         topic, part, off, rec, issued)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, namespace, obligation, obligation_hash, channel, state, sends, cause
+    RETURNING id, namespace, obligation, obligation_hash, channel, state, sends
 ), opened AS (
     INSERT INTO settleonce.open_payments (payment, channel, lease, lease_until, next_check_at, sends, first_send_at,
         last_deadline, query_first, opened_at)
@@ -41,9 +41,6 @@ WITH ins AS (
         at + CASE WHEN sends > 0 THEN $30::interval ELSE '200 ms' END, sends,
         CASE WHEN sends > 0 THEN at END, CASE WHEN sends > 0 THEN at + $31::interval END, $32, at
     FROM (SELECT id, channel, sends, clock_timestamp() AS at FROM ins WHERE state = 1) AS one_time
-), history AS (
-    INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, cause, actor)
-    SELECT id, state, 0, 1, sends, cause, 'consumer' FROM ins
 ), held AS (
     INSERT INTO settleonce.obligation_holds (namespace, obligation, payment)
     SELECT namespace, obligation, id FROM ins WHERE state = 1 ORDER BY obligation_hash
@@ -233,6 +230,9 @@ func scanEach(rows pgx.Rows, scan func() error) error {
 }
 
 func (run *claimRun) queueWrites(b *pgx.Batch) {
+	if len(run.history) > 0 {
+		run.queueHistory(b)
+	}
 	if len(run.rejections) > 0 {
 		run.queueRejections(b)
 	}
@@ -253,9 +253,7 @@ func (run *claimRun) queueWrites(b *pgx.Batch) {
 const rejectClaimed = `
 WITH gone AS (DELETE FROM settleonce.open_payments WHERE payment = ANY($1::uuid[])),
 freed AS (DELETE FROM settleonce.obligation_holds h USING unnest($1::uuid[], $5::text[], $6::text[]) AS d(id, ns, ob)
-    WHERE h.namespace = ANY (ARRAY[d.ns]) AND h.obligation = ANY (ARRAY[d.ob]) AND h.payment = d.id),
-history AS (INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, cause, actor)
-    SELECT id, 6, 0, 1, 0, code, 'consumer' FROM unnest($1::uuid[], $2::text[]) AS n(id, code))
+    WHERE h.namespace = ANY (ARRAY[d.ns]) AND h.obligation = ANY (ARRAY[d.ob]) AND h.payment = d.id)
 UPDATE settleonce.payments p SET state = 6, sends = 0, cause = u.code, detail = u.detail, blocked_by = u.blocked,
     obligation_hash = NULL, updated_at = clock_timestamp(), ended_at = clock_timestamp()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) AS u(id, code, detail, blocked)
@@ -270,6 +268,22 @@ func (run *claimRun) queueRejections(b *pgx.Batch) {
 		codes[i], details[i], namespaces[i], obligations[i] = string(r.code), clean(r.detail), r.namespace, r.obligation
 	}
 	b.Queue(rejectClaimed, ids, codes, details, blocked, namespaces, obligations)
+}
+
+// queueHistory writes what became of each new payment. It comes with the verdict,
+// so that one that is refused does not look as if it had been sent.
+func (run *claimRun) queueHistory(b *pgx.Batch) {
+	n := len(run.history)
+	ids, states, versions := make([]pgtype.UUID, n), make([]int16, n), make([]int32, n)
+	sends, causes := make([]int16, n), make([]pgtype.Text, n)
+	for i := range run.history {
+		p := &run.history[i]
+		ids[i], states[i], versions[i], sends[i], causes[i] = pgUUID(p.ID), int16(p.State), int32(p.Version), int16(p.Sends), text(p.Cause)
+	}
+	b.Queue(`INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, cause, actor)
+		SELECT id, state, version, 1, sends, cause, 'consumer'
+		FROM unnest($1::uuid[], $2::smallint[], $3::int[], $4::smallint[], $5::text[]) AS u(id, state, version, sends, cause)`,
+		ids, states, versions, sends, causes)
 }
 
 func queueDeliveries(b *pgx.Batch, deliveries []delivery) {

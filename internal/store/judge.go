@@ -73,7 +73,7 @@ func (run *claimRun) judgeFresh(i int) Outcome {
 	if run.batch.Announce {
 		run.announce(i, &p)
 	}
-	run.known[p.ID] = p
+	run.settle(p)
 	if p.Sends == 0 {
 		return Outcome{Verdict: Parked, Payment: &p}
 	}
@@ -116,9 +116,18 @@ func (run *claimRun) rejectClaimed(i int, p Payment, code payment.Code, detail s
 
 func (run *claimRun) reject(i int, p Payment, code payment.Code, detail string, by *uuid.UUID) Outcome {
 	p.State, p.Sends, p.Cause, p.Detail, p.BlockedBy, p.EndedAt = payment.Rejected, 0, string(code), clean(detail), by, run.now
-	run.known[p.ID] = p
+	run.settle(p)
 	run.reply(i, &p, payment.ReplyRejected, code, false)
 	return Outcome{Verdict: Rejected, Code: code}
+}
+
+// settle notes what became of a new payment: for later repeats in this batch, and
+// for its history, unless an earlier try whose commit was not answered wrote that.
+func (run *claimRun) settle(p Payment) {
+	run.known[p.ID] = p
+	if run.inserted[p.ID] {
+		run.history = append(run.history, p)
+	}
 }
 
 // judgeRepeat answers a delivery of a known key without a channel call (G2, G8).
