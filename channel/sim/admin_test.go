@@ -86,7 +86,7 @@ func TestBehaviourEndpoint(t *testing.T) {
 	require.Equal(t, b.server.Behaviour(), behaviour)
 	require.ErrorContains(t, b.adapter.Check(within(t)), "differs")
 
-	for _, bad := range []string{`{`, `{"latency":"soon"}`, `{"latency":-1}`, `{"rates":{"nonsense":0.5}}`, `{"rates":{"slow":2}}`, `{"keyMemory":"-1s"}`} {
+	for _, bad := range []string{`{`, `{"latency":"soon"}`, `{"latency":-1}`, `{"rates":{"nonsense":0.5}}`, `{"rates":{"slow":2}}`, `{"keyMemory":"-1s"}`, `{"latancy":"1s"}`} {
 		status, _ = b.call(http.MethodPatch, "/admin/behaviour", bad)
 		require.Equal(t, http.StatusBadRequest, status, bad)
 	}

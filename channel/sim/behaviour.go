@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,8 +118,13 @@ func (b Behaviour) Capabilities(identity string) channel.Capabilities {
 // MarshalJSON writes durations as strings.
 func (b Behaviour) MarshalJSON() ([]byte, error) { return json.Marshal(b.shape()) }
 
-// UnmarshalJSON changes the fields that are given and keeps the others.
-func (b *Behaviour) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, b.shape()) }
+// UnmarshalJSON changes the fields that are given and keeps the others. A field
+// that it does not know is an error, since it may be a misspelled one.
+func (b *Behaviour) UnmarshalJSON(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(b.shape())
+}
 
 type plainBehaviour Behaviour // without the methods above
 

@@ -18,6 +18,7 @@ import (
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/folderlock"
 	"github.com/settleonce/settleonce/outbox"
 	"github.com/settleonce/settleonce/schemas"
 )
@@ -134,7 +135,11 @@ func (d *devRun) run(ctx context.Context) error {
 		return fmt.Errorf("make data-dir, or name another: %w", err)
 	}
 	for _, step := range []func(context.Context) error{d.kafka, d.postgres, d.migrate, d.ensureTopics} {
-		if err := step(ctx); err != nil {
+		err := step(ctx)
+		if errors.Is(err, folderlock.ErrHeld) {
+			return fmt.Errorf("data-dir %s is used by another settleonce: stop that one, or name another folder", d.cfg.Dev.DataDir)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -33,6 +33,19 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
+// One setting says that a provider has no lookup, or executes repeats: what is
+// promised by default only together with it goes too; what somebody set does not.
+func TestSwitchedOffCapabilitiesPromiseNothing(t *testing.T) {
+	t.Parallel()
+	l, err := config.Load(config.Input{Env: []string{"SETTLEONCE_CHANNEL_QUERY=false", "SETTLEONCE_CHANNEL_IDEMPOTENT_SUBMIT=false"}})
+	require.NoError(t, err)
+	c := l.Config.Channels["sim"].Capabilities
+	require.False(t, c.PinsFailures || c.NotFoundIsProof)
+	require.Zero(t, c.KeyMemory+c.VisibilityLag+c.QueryReach)
+	_, err = config.Load(config.Input{Env: []string{"SETTLEONCE_CHANNEL_QUERY=false", "SETTLEONCE_CHANNEL_QUERY_REACH=1h"}})
+	require.ErrorContains(t, err, "query-reach without query promises nothing: set them to undocumented or switch query on")
+}
+
 // Every default must parse: Default relies on it.
 func TestEveryDefaultIsShownAsItIsWritten(t *testing.T) {
 	t.Parallel()
@@ -105,6 +118,8 @@ func TestFaultsAreSentences(t *testing.T) {
 			name: "caller of a topic", env: "SETTLEONCE_COMMAND_TOPICS=a=shop+cron", file: "callers: {shop: shop}\n",
 			want: `command-topics: a carries caller "cron", which callers does not list`,
 		},
+		{name: "DSN", env: "SETTLEONCE_POSTGRES_DSN=db.example", want: "postgres-dsn is neither a postgres:// address nor key=value pairs"},
+		{name: "other DSN", env: "SETTLEONCE_POSTGRES_DSN=mysql://u:p=x@db/x", want: "write it like postgres://settleonce@db:5432/settleonce"},
 		{name: "pool", env: "SETTLEONCE_POSTGRES_POOL_SIZE=3", want: "use at least 14"},
 		{name: "level", env: "SETTLEONCE_LOG_LEVEL=verbose", want: "use debug, info, warn or error"},
 		{
@@ -114,7 +129,7 @@ func TestFaultsAreSentences(t *testing.T) {
 		{name: "channel key", file: "channels: {a: {type: sim, key_memory: 3h}}\n", want: "key_memory is not known, did you mean key-memory"},
 		{
 			name: "channel rule", file: "channels: {a: {type: sim, url: 'http://a', idempotent-submit: true}}\n",
-			want: "channel a: IdempotentSubmit without KeyMemory",
+			want: "channel a: idempotent-submit without key-memory",
 		},
 		{name: "channel type", file: "channels: {a: {url: 'http://a'}}\n", want: "channel a has no type: set type: sim"},
 		{name: "no such file", env: "SETTLEONCE_CONFIG=/nowhere.yaml", want: "configuration file: it cannot be read"},
@@ -239,6 +254,11 @@ func TestSecretsAreNeverShown(t *testing.T) {
 			"SETTLEONCE_POSTGRES_DSN=" + dsn, "SETTLEONCE_KAFKA_SASL_PASSWORD_FILE=" + secret,
 			"SETTLEONCE_KAFKA_SASL_MECHANISM=PLAIN", "SETTLEONCE_KAFKA_SASL_USERNAME=app", "SETTLEONCE_KAFKA_TLS=true",
 		}})
+		if dsn == "postgres//app:s3cr3t-dsn@db" {
+			require.ErrorContains(t, err, "postgres-dsn is neither")
+			require.NotContains(t, err.Error(), "s3cr3t")
+			continue
+		}
 		require.NoError(t, err)
 		require.Equal(t, "s3cr3t-file", l.Config.Kafka.SASLPassword)
 		require.NotContains(t, fmt.Sprint(l.Values()), "s3cr3t")

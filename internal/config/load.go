@@ -158,6 +158,7 @@ func readSecret(name, path string, target *string) error {
 // setChannels takes the file's section, or the one channel of the settings.
 func (l *Loaded) setChannels(in *Input, file *document) error {
 	if file.section == nil || !in.uses("channel-url") {
+		l.dropPromises()
 		l.Config.Channels = map[string]Channel{l.Config.Channel.Name: l.Config.Channel.withDefaults()}
 		return nil
 	}
@@ -170,6 +171,29 @@ func (l *Loaded) setChannels(in *Input, file *document) error {
 	var err error
 	l.Config.Channels, err = readChannels(l.File, file.section)
 	return err
+}
+
+// dropPromises takes back what a channel promises by default only together with
+// something that was switched off: one setting is enough to say that a provider
+// has no lookup.
+func (l *Loaded) dropPromises() {
+	c := &l.Config.Channel.Capabilities
+	byDefault := func(name string) bool { return l.sources[name] == defaultSource }
+	if !c.IdempotentSubmit && byDefault("channel-key-memory") {
+		c.KeyMemory = 0
+	}
+	if !c.IdempotentSubmit && byDefault("channel-pins-failures") {
+		c.PinsFailures = false
+	}
+	if !c.Query && byDefault("channel-visibility-lag") {
+		c.VisibilityLag = 0
+	}
+	if !c.Query && byDefault("channel-query-reach") {
+		c.QueryReach = 0
+	}
+	if byDefault("channel-not-found-is-proof") && (!c.Query || c.VisibilityLag == 0 || c.LongestExecution == 0) {
+		c.NotFoundIsProof = false
+	}
 }
 
 // withDefaults derives the identity that was left open. It changes with the

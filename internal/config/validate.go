@@ -55,6 +55,10 @@ var connectionRules = []rule{
 		"postgres-dsn is empty: set it, like postgres://settleonce@db:5432/settleonce?sslmode=verify-full",
 	},
 	{
+		func(c *Config) bool { return c.Postgres.DSN != "" && !isDSN(c.Postgres.DSN) },
+		"postgres-dsn is neither a postgres:// address nor key=value pairs: write it like postgres://settleonce@db:5432/settleonce",
+	},
+	{
 		func(c *Config) bool { return !slices.Contains(sslModes, c.Postgres.SSLMode) },
 		"postgres-sslmode is not known: use verify-full, verify-ca, require, prefer, allow or disable",
 	},
@@ -308,9 +312,27 @@ func channelFaults(ch Channel) []error {
 		errs = append(errs, errors.New("url is not a web address: write it like http://localhost:8090"))
 	}
 	if err := ch.Capabilities.Validate(); err != nil {
-		errs = append(errs, err)
+		errs = append(errs, errors.New(settingNames.Replace(err.Error())))
 	}
 	return errs
+}
+
+// settingNames turns the words of a capability record into those of its settings.
+var settingNames = strings.NewReplacer(
+	"EquivalentIdentities", "equivalent-identities", "Identity", "identity", "IdempotentSubmit", "idempotent-submit",
+	"KeyMemory", "key-memory", "PinsFailures", "pins-failures", "QueryTimeout", "query-timeout", "QueryReach", "query-reach",
+	"Query", "query", "VisibilityLag", "visibility-lag", "NotFoundIsProof", "not-found-is-proof",
+	"LongestExecution", "longest-execution", "MaxInFlight", "max-in-flight", "SubmitTimeout", "submit-timeout",
+	"set it to 0", "set it to undocumented", "set them to 0", "set them to undocumented", " or use WithDefaults", "",
+	"Forever", "forever", "Immediate", "immediate",
+)
+
+func isDSN(dsn string) bool {
+	scheme, _, isURL := strings.Cut(dsn, "://")
+	if isURL && !strings.Contains(scheme, "=") {
+		return scheme == "postgres" || scheme == "postgresql"
+	}
+	return strings.Contains(dsn, "=")
 }
 
 func isAddress(address string) bool {
