@@ -61,6 +61,9 @@ type Config struct {
 	// BusyWait is how long a command waits for a free slot of its channel before
 	// it is parked. Defaults to 1 s.
 	BusyWait time.Duration
+	// SessionTimeout is how long the group waits for a silent member, and for
+	// members to rejoin. Defaults to 10 s.
+	SessionTimeout time.Duration
 	// Announce publishes accepted events and replies. Defaults to off: Kafka's
 	// acknowledgement already says durable, and every message costs.
 	Announce bool
@@ -130,6 +133,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	group, err := cfg.Kafka.NewConsumer(kafka.ConsumerConfig{
 		Group: cfg.Group, Topics: cfg.Topics, Handler: c.route, StartOffset: c.startOffset, StallTimeout: cfg.Stall,
+		SessionTimeout: cfg.SessionTimeout, RebalanceTimeout: cfg.SessionTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the command consumer: %w", err)

@@ -34,6 +34,9 @@ type Config struct {
 	Topics [3]string
 	// Group is the consumer group. Defaults to "settleonce-reconciler".
 	Group string
+	// SessionTimeout is how long the group waits for a silent member, and for
+	// members to rejoin. Defaults to 10 s.
+	SessionTimeout time.Duration
 	// Budget bounds queries per channel over all instances.
 	Budget store.QueryPolicy
 	// SweepEvery is how often overdue checks are looked for; a check is overdue
@@ -115,6 +118,7 @@ func New(cfg Config) (*Reconciler, error) {
 	r.ringing.what, r.sweeping.what = "picking woken payments", "the sweep of overdue payments"
 	group, err := cfg.Kafka.NewConsumer(kafka.ConsumerConfig{
 		Group: cfg.Group, Topics: cfg.Topics[:], Handler: r.wake, MaxInFlight: 5000,
+		SessionTimeout: cfg.SessionTimeout, RebalanceTimeout: cfg.SessionTimeout,
 		// A wake-up that waits for its time must not hold up a rebalance: the next
 		// owner gets it again.
 		DrainTimeout: 10 * time.Millisecond,

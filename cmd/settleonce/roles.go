@@ -162,7 +162,8 @@ func (r *roleSet) consumer() (func(context.Context) error, error) {
 	c, err := consumer.New(consumer.Config{
 		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.cfg.Callers.CommandTopics(r.cfg.Topics.Prefix),
 		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: callerRules{&r.cfg.Callers, r.cfg.Topics.Prefix},
-		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout, Announce: r.cfg.Consumer.Announce,
+		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout,
+		SessionTimeout: r.cfg.Consumer.SessionTimeout, Announce: r.cfg.Consumer.Announce,
 		Metrics: r.metrics, Logger: r.log,
 	})
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *roleSet) reconciler() (func(context.Context) error, error) {
 	rec, err := reconciler.New(reconciler.Config{
 		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.topics.Requery,
 		Group: r.cfg.Topics.Prefix + "settleonce-reconciler", Budget: store.QueryPolicy{Share: c.QueryShare, Floor: c.QueryFloor},
-		SweepEvery: c.SweepEvery, Batch: c.SweepBatch, Queries: c.MaxInFlight, CleanEvery: c.RetentionEvery,
+		SessionTimeout: r.cfg.Consumer.SessionTimeout, SweepEvery: c.SweepEvery, Batch: c.SweepBatch, Queries: c.MaxInFlight, CleanEvery: c.RetentionEvery,
 		Metrics: r.metrics, Logger: r.log,
 	})
 	if err != nil {

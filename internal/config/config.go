@@ -89,6 +89,7 @@ type Consumer struct {
 	Claimers, Finalizers int
 	DrainTimeout         time.Duration
 	StallTimeout         time.Duration
+	SessionTimeout       time.Duration
 	Announce             bool
 }
 

@@ -39,6 +39,12 @@ var consumerSettings = []Setting{
 		target: func(c *Config) any { return &c.Consumer.FinalizeBatch },
 	},
 	{
+		Name: "session-timeout", Group: GroupConsumer, Default: "10s",
+		Doc: "How long a consumer group waits for a silent member before its partitions go to the others. Shorter: a killed worker's " +
+			"partitions wait less, and a slow network takes more members for dead. The broker's group.min.session.timeout.ms is the least.",
+		target: func(c *Config) any { return &c.Consumer.SessionTimeout },
+	},
+	{
 		Name: "announce-accepted", Group: GroupConsumer, Default: "false",
 		Doc: "Publish payment.accepted and an accepted reply when a command is claimed. Kafka's acknowledgement already says that " +
 			"it is durable; two more messages per payment cost throughput.",
