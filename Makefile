@@ -15,6 +15,9 @@ TESTRUN   ?=
 KAFKA     ?= embedded
 # The seeds of demo-kills: each is another run.
 SEEDS     ?= 1 2 3
+# The size of a torture run, and its seed; 0 takes a random one.
+PAYMENTS  ?= 3000
+SEED      ?= 0
 # Further flags of the command that dev, demo and bench run.
 ARGS      ?=
 
@@ -37,6 +40,10 @@ demo-kills: build ## Run the demo again and again, killing everything at any mom
 	@for seed in $(SEEDS); do \
 	  $(BIN) demo --kafka $(KAFKA) --commands 1500 --kills 16 --kill-sim --seed $$seed $(ARGS) || exit 1; \
 	done
+
+.PHONY: torture
+torture: build ## Break everything at seeded moments and check what came of it (PAYMENTS=100000 SEED=7 KAFKA=apache)
+	$(BIN) torture --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
 
 .PHONY: dev
 dev: build ## Run the whole stack in one process, for development

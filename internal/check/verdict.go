@@ -101,6 +101,9 @@ type Rules struct {
 	Namespaces map[string]string
 	// Expected is what is known about payments; nil for nothing.
 	Expected []Expectation
+	// AnyReview allows every payment to end in review, also one that the channel
+	// never saw: where a send may not be repeated, a person decides.
+	AnyReview bool
 	// Within is how long queries were counted, Share and Floor the retry budget: a
 	// share of the submits, and queries per second. Zero leaves the budget out.
 	Within       time.Duration

@@ -58,6 +58,9 @@ type Config struct {
 	Length time.Duration
 	// Behaviour replaces that of the channel, as JSON.
 	Behaviour string
+	// AnyReview says that the channel cannot always be asked or sent to again, so
+	// that every payment may end in review.
+	AnyReview bool
 	// Workers gives every worker further settings, as "NAME=value"; nil gives none.
 	Workers func(f *fleet.Fleet) ([]string, error)
 	// Disturb breaks things while the script is played, and returns what it found
@@ -271,6 +274,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	}
 	report.Verdict = check.Judge(&evidence, check.Rules{
 		Callers: callers, Expected: r.script.expectations(), Within: within, Share: queryShare, Floor: queryFloor, Database: tables,
+		AnyReview: r.cfg.AnyReview,
 	})
 	if len(r.found) > 0 {
 		report.Add(r.found)

@@ -109,7 +109,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 			env, err := t.connect(ctx, f)
 			return append(env, m.workers...), err
 		},
-		Disturb: t.torment,
+		Disturb: t.torment, AnyReview: m.review,
 	})
 	t.close()
 	return Report{Report: report, Channel: m.name, Struck: t.struck, Points: t.points, Failed: t.failed}, err

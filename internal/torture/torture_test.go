@@ -1,0 +1,67 @@
+package torture
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/internal/fleet"
+)
+
+// SeedEnv gives the short run another seed.
+const seedEnv = "SETTLEONCE_TEST_TORTURE_SEED"
+
+// A short run of everything. `make torture` runs longer ones.
+func TestTorture_ShortRun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs a whole system; left out by -short")
+	}
+	text, wanted := os.LookupEnv(seedEnv)
+	if !wanted {
+		t.Skip("set " + seedEnv + " to a number to run it")
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err)
+	report, err := Run(t.Context(), Config{
+		Fleet: fleet.Config{Binary: program(t), Log: zerolog.Nop()}, Payments: 700, Seed: seed, Say: func(what string) { t.Log(what) },
+	})
+	require.NoError(t, err)
+	requirePassed(t, report.Report)
+}
+
+// The seed decides the schedule, which has every fault in it and lies inside the
+// time.
+func TestSchedule_FollowsFromItsSeed(t *testing.T) {
+	t.Parallel()
+	one := schedule(1, Faults(), time.Minute)
+	require.Equal(t, one, schedule(1, Faults(), time.Minute))
+	require.NotEqual(t, one, schedule(2, Faults(), time.Minute))
+	require.True(t, slices.IsSortedFunc(one, func(a, b strike) int { return int(a.at - b.at) }))
+	for _, f := range Faults() {
+		require.True(t, slices.ContainsFunc(one, func(s strike) bool { return s.fault == f }), f)
+	}
+	for _, s := range one {
+		require.Less(t, s.at, time.Minute)
+		require.Contains(t, pointsOf[s.role], s.point)
+	}
+	only := schedule(3, []Fault{Replay}, time.Minute)
+	require.False(t, slices.ContainsFunc(only, func(s strike) bool { return s.fault != Replay }))
+}
+
+func TestParseFaults(t *testing.T) {
+	t.Parallel()
+	all, err := ParseFaults("")
+	require.NoError(t, err)
+	require.Equal(t, Faults(), all)
+	some, err := ParseFaults("kill, postgres")
+	require.NoError(t, err)
+	require.Equal(t, []Fault{Kill, Postgres}, some)
+	_, err = ParseFaults("kill,earthquake")
+	require.ErrorContains(t, err, "earthquake")
+}
