@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/channel"
@@ -121,7 +122,7 @@ func (a *Adapter) classify(op payment.Op, r wire.Response, want asked) payment.A
 		exchange.Echo, exchange.Verdict = want.compare(&body), want.verdict(&body)
 	}
 	exchange.NotApplied = r.Status == http.StatusTooManyRequests && a.capabilities.ThrottleNotApplied
-	answer := payment.Answer{Class: payment.Classify(exchange), Cause: body.Cause, RetryAfter: retryAfter(r.Header)}
+	answer := payment.Answer{Class: payment.Classify(exchange), Cause: clip(body.Cause), RetryAfter: retryAfter(r.Header)}
 	switch {
 	case !readable:
 		answer.Cause, answer.Detail = "unreadable_answer", fmt.Sprintf("status %d, %d bytes", r.Status, len(r.Body))
@@ -192,7 +193,11 @@ func causeOf(err error) string {
 
 const maxDetail = 200
 
-func clip(text string) string { return text[:min(len(text), maxDetail)] }
+// clip bounds what a provider may make us keep; half a character at the end, which
+// no database takes for text, goes too.
+func clip(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxDetail)], "")
+}
 
 func retryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
