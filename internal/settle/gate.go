@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -186,6 +187,7 @@ func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
 	g.mu.Lock()
 	report := g.report
 	g.report = store.Report{}
+	missing := g.largestAllowance() - int(g.allowance)
 	g.mu.Unlock()
 	state, err := db.SyncChannel(ctx, g.name, report)
 	if err != nil {
@@ -193,18 +195,23 @@ func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
 		return err
 	}
 	var allowance int
-	if g.caps.RateLimit > 0 {
-		allowance, err = db.TakeSubmits(ctx, g.name, int(max(1, g.caps.RateLimit*syncEvery.Seconds())), g.caps.RateLimit)
+	if g.caps.RateLimit > 0 && missing > 0 { // an idle process leaves the others theirs
+		allowance, err = db.TakeSubmits(ctx, g.name, missing, g.caps.RateLimit)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.allowance = min(g.allowance+float64(allowance), max(1, g.caps.RateLimit*syncEvery.Seconds()))
+	g.allowance = min(g.allowance+float64(allowance), float64(g.largestAllowance()))
 	g.probing = state.Probing
 	if until := time.Now().Add(state.Open); state.Open > 0 && until.After(g.openUntil) {
 		g.openUntil = until
 	}
 	signal(g.freed)
 	return err
+}
+
+// largestAllowance is how many submits this process may hold back for itself.
+func (g *Gate) largestAllowance() int {
+	return int(math.Ceil(g.caps.RateLimit * syncEvery.Seconds()))
 }
 
 // putBack keeps what could not be reported.

@@ -1,0 +1,55 @@
+package settle_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/channel"
+	"github.com/settleonce/settleonce/internal/pgtest"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
+)
+
+// A process that sends nothing takes no more from the channel's rate limit than it
+// can hold: the others would be left with a part of it.
+func TestIdleGateLeavesTheRateLimitAlone(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema)
+	channels, err := channel.NewRegistry(map[string]channel.Entry{
+		"sim": {Adapter: neverCalled{}, Capabilities: channel.Capabilities{Identity: "sim/test", RateLimit: 10}.WithDefaults()},
+	})
+	require.NoError(t, err)
+	settler, err := settle.New(settle.Config{
+		Store: store.New(store.Config{Pool: pool, Topics: payment.NewTopics(""), Logger: zerolog.Nop()}),
+		Rules: settle.Rules{Channels: channels}, Logger: zerolog.Nop(),
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- settler.Run(ctx) }()
+	gate, ok := settler.Gate("sim")
+	require.True(t, ok)
+	var last time.Time
+	still := 0
+	require.Eventually(t, func() bool {
+		var at time.Time
+		err := pool.QueryRow(t.Context(), `SELECT submits_refilled_at FROM settleonce.channel_budgets`).Scan(&at)
+		if err != nil || !at.Equal(last) {
+			last, still = at, 0
+			return false
+		}
+		still++
+		return still == 3
+	}, 20*time.Second, 300*time.Millisecond, "it has what it can hold")
+	require.Equal(t, 3, gate.Reserve(10).Granted, "a quarter of a second's worth")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// neverCalled is a channel that is never called.
+type neverCalled struct{ channel.Adapter }
