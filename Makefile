@@ -18,6 +18,8 @@ SEEDS     ?= 1 2 3
 # The size of a torture run, and its seed; 0 takes a random one.
 PAYMENTS  ?= 3000
 SEED      ?= 0
+# How long each target is fuzzed.
+FUZZTIME  ?= 10s
 # Further flags of the command that dev, demo and bench run.
 ARGS      ?=
 
@@ -56,6 +58,10 @@ bench: build ## Measure throughput and latency, with the correctness counters
 .PHONY: test
 test: ## Run the tests on Postgres, the embedded broker and Apache Kafka, with the race detector (PKG=./outbox/...)
 	go run ./internal/testrun $(TESTRUN) -- $(TESTFLAGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Fuzz everything that parses, one target after another (FUZZTIME=10s for each)
+	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: kafka
 kafka: ## Run Apache Kafka in the foreground and print its addresses (ARGS="-brokers 3")

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
@@ -87,8 +89,8 @@ func (a *alarms) setAhead(d time.Duration) {
 func (r *Reconciler) wake(_ context.Context, batch []*kafka.Delivery) error {
 	now := time.Now()
 	for _, d := range batch {
-		var q payment.Requery
-		if err := json.Unmarshal(d.Value, &q); err != nil || q.Query < 1 || q.Query > len(payment.Tiers) {
+		q, ok := readWake(d.Value)
+		if !ok {
 			r.cfg.Logger.Warn().Str("topic", d.Topic).Int64("offset", d.Offset).Msg("unreadable wake-up; the sweep takes its place")
 			d.Finish()
 			continue
@@ -100,6 +102,13 @@ func (r *Reconciler) wake(_ context.Context, batch []*kafka.Delivery) error {
 		})
 	}
 	return nil
+}
+
+// readWake reads a wake-up; false for what names no payment or no tier.
+func readWake(value []byte) (payment.Requery, bool) {
+	var q payment.Requery
+	err := json.Unmarshal(value, &q)
+	return q, err == nil && q.PaymentID != uuid.Nil && q.Query >= 1 && q.Query <= len(payment.Tiers)
 }
 
 // ring picks the payments whose alarms go off, until ctx ends.

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -59,7 +61,7 @@ func decode(tp topicPartition, res *fetchapi.ResponsePartition, from int64) (fet
 		d.out.stable = d.out.high
 	}
 	d.pending = slices.Clone(res.AbortedTransactions)
-	slices.SortFunc(d.pending, func(a, b fetchapi.ResponseTransaction) int { return int(a.FirstOffset - b.FirstOffset) })
+	slices.SortFunc(d.pending, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	stream, ok := res.RecordSet.Records.(*protocol.RecordStream)
 	if !ok {
 		return d.out, nil
@@ -77,6 +79,7 @@ type decoder struct {
 	tp      topicPartition
 	from    int64
 	out     fetched
+	passed  int64                          // every offset below has been walked over
 	pending []fetchapi.ResponseTransaction // aborted, their first offset lies ahead
 	aborted map[int64]bool                 // producers inside an aborted transaction at this point
 	arena   []byte
@@ -121,9 +124,25 @@ func (d *decoder) control(b *protocol.ControlBatch) error {
 		if c.Type == abortMarker {
 			delete(d.aborted, b.ProducerID)
 		}
-		d.out.next = max(d.out.next, c.Offset+1)
+		if err := d.pass(c.Offset); err != nil {
+			return err
+		}
 	}
 	d.out.next = max(d.out.next, b.BaseOffset+1)
+	return nil
+}
+
+var errDisorder = errors.New("offsets do not rise, the answer was damaged on its way")
+
+// pass moves on behind an offset. A batch's checksum does not cover its first
+// offset: an answer in which offsets do not rise is asked for again, since what it
+// skips would be lost and what it repeats be read twice.
+func (d *decoder) pass(offset int64) error {
+	if offset < d.passed || offset == math.MaxInt64 {
+		return errDisorder
+	}
+	d.passed = offset + 1
+	d.out.next = max(d.out.next, d.passed)
 	return nil
 }
 
@@ -145,7 +164,9 @@ func (d *decoder) records(batch protocol.RecordReader, aborted bool) error {
 func (d *decoder) record(r *protocol.Record, aborted bool) error {
 	defer closeBytes(r.Key)
 	defer closeBytes(r.Value)
-	d.out.next = max(d.out.next, r.Offset+1)
+	if err := d.pass(r.Offset); err != nil {
+		return err
+	}
 	if aborted || r.Offset < d.from {
 		return nil
 	}
