@@ -68,12 +68,24 @@ func runCheck(cmd *cobra.Command, p process, grace time.Duration) error {
 		Group: c.Topics.Prefix + "settleonce-consumer", ChannelURL: c.Channel.URL, Grace: grace, Rules: checkRules(c),
 	})
 	if err != nil {
-		return explainPostgres(explainKafka(err))
+		return explainCheck(err)
 	}
 	if err := show(cmd, verdict, checkTable); err != nil {
 		return err
 	}
 	return checkError(verdict)
+}
+
+// explainCheck says what to do about what could not be looked at.
+func explainCheck(err error) error {
+	switch {
+	case errors.Is(err, check.ErrNotInstalled):
+		return err // it says so itself
+	case errors.Is(err, check.ErrChannel):
+		return fmt.Errorf("%w: check that the simulator runs there and channel-url is right", err)
+	default:
+		return explainPostgres(explainKafka(err))
+	}
 }
 
 func checkRules(c *config.Config) check.Rules {

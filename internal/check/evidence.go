@@ -118,22 +118,25 @@ func ReadLedger(ctx context.Context, url string, e *Evidence) error {
 	})
 }
 
+// ErrChannel says that the channel shows no ledger.
+var ErrChannel = errors.New("the channel shows no ledger")
+
 // ask reads one page of the channel.
 func ask(ctx context.Context, url string, read func(io.Reader) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("ask the channel: %w", err)
+		return fmt.Errorf("%w: %w", ErrChannel, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("ask the channel: %w", err)
+		return fmt.Errorf("%w: %w", ErrChannel, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask the channel for %s: it answers %s", url, response.Status)
+		return fmt.Errorf("%w: %s answers %s", ErrChannel, url, response.Status)
 	}
 	if err := read(response.Body); err != nil {
-		return fmt.Errorf("read %s: %w", url, err)
+		return fmt.Errorf("%w: read %s: %w", ErrChannel, url, err)
 	}
 	return nil
 }
