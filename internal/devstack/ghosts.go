@@ -3,6 +3,7 @@ package devstack
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,8 @@ type ghosts struct {
 	done   chan struct{}
 
 	mu sync.Mutex
-	// sessions and joins are the longest session, and the longest wait for a join,
-	// that a group's members asked for.
-	sessions, joins map[string]time.Duration
+	// sessions are the longest that a group's members asked for.
+	sessions map[string]time.Duration
 	// heard is when a member gave its last sign of life, or was first seen.
 	heard map[groupMember]time.Time
 }
@@ -45,7 +45,7 @@ func watchGhosts(cluster *kfake.Cluster, log zerolog.Logger) (*ghosts, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &ghosts{
 		client: client, log: log, stop: cancel, done: make(chan struct{}),
-		sessions: map[string]time.Duration{}, joins: map[string]time.Duration{}, heard: map[groupMember]time.Time{},
+		sessions: map[string]time.Duration{}, heard: map[groupMember]time.Time{},
 	}
 	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.OffsetCommit} {
 		cluster.ControlKey(int16(key), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -71,7 +71,6 @@ func (g *ghosts) hear(request kmsg.Request) {
 	switch r := request.(type) {
 	case *kmsg.JoinGroupRequest:
 		g.sessions[r.Group] = max(g.sessions[r.Group], time.Duration(r.SessionTimeoutMillis)*time.Millisecond)
-		g.joins[r.Group] = max(g.joins[r.Group], time.Duration(r.RebalanceTimeoutMillis)*time.Millisecond)
 		g.heard[groupMember{r.Group, r.MemberID}] = time.Now()
 	case *kmsg.SyncGroupRequest:
 		g.heard[groupMember{r.Group, r.MemberID}] = time.Now()
@@ -130,14 +129,13 @@ func (g *ghosts) groups() []string {
 
 // silent returns the members of a group that gave no sign of life for a session
 // and some more, and forgets those that left. While a group rebalances, members
-// wait for an answer and have nothing to say: that time comes on top.
+// wait for an answer and have nothing to say: then it is the longest silent one
+// alone, since the others may only be waiting for it. That must be over before
+// they give up and join anew, each leaving one more ghost behind.
 func (g *ghosts) silent(group *kmsg.DescribeGroupsResponseGroup) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, present, patience := time.Now(), map[string]bool{}, g.sessions[group.Group]+ghostWatch
-	if group.State != "Stable" {
-		patience += g.joins[group.Group]
-	}
 	var silent []string
 	for i := range group.Members {
 		m := groupMember{group.Group, group.Members[i].MemberID}
@@ -147,6 +145,11 @@ func (g *ghosts) silent(group *kmsg.DescribeGroupsResponseGroup) []string {
 		} else if now.Sub(at) > patience {
 			silent = append(silent, m.id)
 		}
+	}
+	if group.State != "Stable" && len(silent) > 1 {
+		silent = []string{slices.MinFunc(silent, func(a, b string) int {
+			return g.heard[groupMember{group.Group, a}].Compare(g.heard[groupMember{group.Group, b}])
+		})}
 	}
 	for m := range g.heard {
 		if m.group == group.Group && !present[m.id] {
