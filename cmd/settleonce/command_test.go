@@ -47,6 +47,7 @@ func TestFaultsOfUsage(t *testing.T) {
 		{name: "flag", args: []string{"health", "--reddy"}, want: "flag --reddy is not known, did you mean --ready: see `settleonce health --help`"},
 		{name: "flag of another command", args: []string{"health", "--lease", "3s"}, want: "flag --lease is a setting that \"health\" does not use"},
 		{name: "argument", args: []string{"version", "now"}, want: "see `settleonce version --help`"},
+		{name: "batch", args: []string{"publish", "--order", "o", "--amount", "1", "--batch", "0"}, want: "--batch is 0: send at least 1 command at once"},
 		{name: "output", args: []string{"version", "-o", "xml"}, want: "-o xml is not known: use table or json"},
 		{name: "variable", args: []string{"config"}, env: []string{"SETTLEONCE_LEESE=3s"}, want: "did you mean SETTLEONCE_LEASE"},
 		{name: "two faults", args: []string{"config", "--lease", "x", "--skew", "y"}, want: "2 faults:\n  "},

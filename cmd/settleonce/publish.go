@@ -74,6 +74,9 @@ func publish(cmd *cobra.Command, p process, f *publishFlags, args []string) erro
 	if _, err := wantsJSON(cmd); err != nil {
 		return err
 	}
+	if f.batch < 1 {
+		return asUsage(fmt.Errorf("--batch is %d: send at least 1 command at once", f.batch))
+	}
 	in, err := f.input(p, args)
 	if err != nil {
 		return err
