@@ -59,7 +59,7 @@ func FuzzEnvironment(f *testing.F) {
 		f.Add(3*len(text)+20, text)
 	}
 	f.Fuzz(func(t *testing.T, which int, text string) {
-		s := settings[uint(which)%uint(len(settings))] //nolint:gosec // any number will do
+		s := settings[uint(which)%uint(len(settings))]
 		if strings.HasSuffix(s.Name, "-file") {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func newBrokerLog() *brokerLog {
 // it does, how many records, with which codec.
 func (l *brokerLog) play(script []byte) {
 	for i, op := range script {
-		producer, count, codec := int64(op&3), int(op>>4&3)+1, compress.Compression(i%5) //nolint:gosec // 0 to 4
+		producer, count, codec := int64(op&3), int(op>>4&3)+1, compress.Compression(i%5)
 		switch op >> 2 & 3 {
 		case 2:
 			l.end(producer, false)
@@ -108,7 +109,7 @@ func (l *brokerLog) decide(producer int64, committed bool) {
 
 func (l *brokerLog) store(producer int64, attributes byte, msgs []*Message, codec compress.Compression) {
 	b := encodeBatch(stamp{producerID: producer}, time.UnixMilli(1), msgs, codec)[sizePrefix:]
-	binary.BigEndian.PutUint64(b, uint64(l.next)) //nolint:gosec // a small offset
+	binary.BigEndian.PutUint64(b, uint64(l.next))
 	b[batchContentAt+1] |= attributes
 	binary.BigEndian.PutUint32(b[batchCRCAt:], crc32.Checksum(b[batchContentAt:], castagnoli))
 	last := l.next + int64(len(msgs)) - 1
@@ -130,22 +131,26 @@ func (l *brokerLog) stable() int64 {
 func (l *brokerLog) fetch(t *testing.T, from int64, limit int) *fetchapi.ResponsePartition {
 	t.Helper()
 	res := &fetchapi.ResponsePartition{HighWatermark: l.next, LastStableOffset: l.stable()}
-	raw := make([]byte, sizePrefix)
+	var raw []byte
 	end := from
 	for _, b := range l.batches {
 		if b.last >= from && b.base < l.stable() && limit > 0 {
 			raw, end, limit = append(raw, b.raw...), b.last, limit-1
 		}
 	}
-	for i := len(l.aborted) - 1; i >= 0; i-- {
-		if a := l.aborted[i]; a.marker >= from && a.first <= end {
+	for _, a := range slices.Backward(l.aborted) {
+		if a.marker >= from && a.first <= end {
 			res.AbortedTransactions = append(res.AbortedTransactions, fetchapi.ResponseTransaction{ProducerID: a.producer, FirstOffset: a.first})
 		}
 	}
-	binary.BigEndian.PutUint32(raw, uint32(len(raw)-sizePrefix)) //nolint:gosec // a short script
-	_, err := res.RecordSet.ReadFrom(bytes.NewReader(raw))
+	_, err := res.RecordSet.ReadFrom(bytes.NewReader(sized(raw)))
 	require.NoError(t, err)
 	return res
+}
+
+// sized is a record set as it stands in an answer, behind its size.
+func sized(batches []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(batches))), batches...)
 }
 
 // FuzzFetchTransactions: whatever producers do and however the answers are cut,
@@ -207,11 +212,10 @@ func FuzzDecodeRecordSet(f *testing.F) {
 	}
 	f.Add([]byte{}, int64(0), int64(0), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, raw []byte, from, producer, first int64) {
-		sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...) //nolint:gosec // short
 		res := &fetchapi.ResponsePartition{AbortedTransactions: []fetchapi.ResponseTransaction{
 			{ProducerID: producer, FirstOffset: first}, {ProducerID: 2, FirstOffset: math.MinInt64},
 		}}
-		if !readSet(&res.RecordSet, sized) {
+		if !readSet(&res.RecordSet, sized(raw)) {
 			return
 		}
 		from = max(from, 0)
