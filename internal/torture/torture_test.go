@@ -13,7 +13,7 @@ import (
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
-// SeedEnv gives the short run another seed.
+// seedEnv gives the short run another seed.
 const seedEnv = "SETTLEONCE_TEST_TORTURE_SEED"
 
 // A short run of everything. `make torture` runs longer ones.
