@@ -94,7 +94,7 @@ func (w *world) deliver(deadline time.Time, answer func(payment.Answer)) {
 	lost := w.chance(w.lostAnswer)
 	w.after(w.between(0, deadline.Add(w.execution).Sub(w.now)), func() {
 		result := w.execute()
-		w.note("executed: %s", result)
+		w.notef("executed: %s", result)
 		if w.now.Before(deadline) && !lost {
 			tell(w.evidence(result))
 		}

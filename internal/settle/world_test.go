@@ -24,6 +24,9 @@ import (
 // promises. All decisions are those of settle.Rules; only what the store does
 // with a change is imitated. It is the model settle.pml on the real code.
 type world struct {
+	provider
+	odds
+
 	rng   *rand.Rand
 	rules *settle.Rules
 	caps  channel.Capabilities
@@ -41,8 +44,6 @@ type world struct {
 	events     int
 	leases     int64
 
-	provider
-	odds
 	// permits is how many sends were ever permitted, wired how many of them went out.
 	permits, wired int
 	barred         string // why nothing may be permitted any more
@@ -118,18 +119,18 @@ func (w *world) claim() {
 	w.open = &store.Open{Lease: lease, LeaseUntil: w.now, NextCheckAt: w.now.Add(200 * time.Millisecond), OpenedAt: w.now}
 	switch w.rng.IntN(6) {
 	case 0:
-		w.note("claimed and parked")
+		w.notef("claimed and parked")
 	case 5:
-		w.note("parked, and a permit since was lost in a failover")
+		w.notef("parked, and a permit since was lost in a failover")
 		w.suspect = true
 		w.deliver(w.now.Add(w.rules.SendWithin(w.caps)), func(payment.Answer) {})
 	case 1:
-		w.note("claimed anew: commits may be lost")
+		w.notef("claimed anew: commits may be lost")
 		w.open.QueryFirst = true
 		forgotten := w.now.Add(-w.between(0, 2*time.Minute)) // the permit that was lost
 		w.deliver(forgotten.Add(w.rules.SendWithin(w.caps)), func(payment.Answer) {})
 	default:
-		w.note("claimed with a permit")
+		w.notef("claimed with a permit")
 		w.open.LeaseUntil = w.now.Add(w.rules.Lease)
 		w.open.NextCheckAt = w.open.LeaseUntil
 		w.open.Sends = channel.Sends{Count: 1, First: w.now, LastDeadline: w.now.Add(w.rules.SendWithin(w.caps))}
@@ -144,7 +145,7 @@ func (w *world) claim() {
 }
 
 func (w *world) bar(why string) {
-	w.note("%s", why)
+	w.notef("%s", why)
 	other := uuid.UUID{9}
 	w.ground.OpenConflict, w.barred = &other, why
 }
@@ -170,10 +171,10 @@ func (w *world) pause() time.Duration {
 // then goes on after a pause, unless the worker crashes.
 func (w *world) then(what string, do func()) {
 	if w.chance(w.crash) {
-		w.note("crash before: %s", what)
+		w.notef("crash before: %s", what)
 		return
 	}
-	w.after(w.pause(), func() { w.note("%s", what); do() })
+	w.after(w.pause(), func() { w.notef("%s", what); do() })
 }
 
 // send is a worker with a permit.
@@ -189,7 +190,7 @@ func (w *world) send(p settle.Permit) {
 			at := w.now.Add(min(w.pause(), p.Deadline.Sub(w.now)))
 			w.after(at.Sub(w.now), func() {
 				w.wired++
-				w.note("request %d on the wire", w.wired)
+				w.notef("request %d on the wire", w.wired)
 				w.check(w.wired <= w.permits, "more requests than permits")
 				w.check(w.caps.IdempotentSubmit || w.wired <= 1, "a second request to a channel without idempotence")
 				w.deliver(p.Deadline, func(a payment.Answer) { w.answered(p, a) })
@@ -244,7 +245,7 @@ func (w *world) pickDue() {
 // examine does what reconciler.check does, step by step.
 func (w *world) examine(lease int64, l store.Locked) {
 	action := w.rules.Next(l)
-	w.note("action %d in state %s, %d sends", action, l.Payment.State, l.Open.Sends.Count)
+	w.notef("action %d in state %s, %d sends", action, l.Payment.State, l.Open.Sends.Count)
 	grant := settle.Grant{Lease: lease, Admitted: !w.chance(w.stopped), Actor: "reconciler"}
 	switch action {
 	case settle.ActionNone:
@@ -261,7 +262,7 @@ func (w *world) examine(lease int64, l store.Locked) {
 		}
 		w.then("query", func() {
 			a := w.query()
-			w.note("the query says %s", a.Class)
+			w.notef("the query says %s", a.Class)
 			check := settle.Check{Lease: lease, Started: l.Now, Actor: "reconciler", Grant: grant}
 			w.then("store the query", func() {
 				c := w.apply(w.rules.Queried(check, a))
@@ -296,7 +297,7 @@ func (w *world) apply(decide func(store.Locked) *store.Change) *store.Change {
 	}
 	w.store(c)
 	if c != nil && w.chance(w.lostCommit) {
-		w.note("the answer to the COMMIT was lost")
+		w.notef("the answer to the COMMIT was lost")
 		c = decide(w.locked())
 		w.store(c)
 	}
@@ -306,11 +307,11 @@ func (w *world) apply(decide func(store.Locked) *store.Change) *store.Change {
 // store does to the payment what the store does.
 func (w *world) store(c *store.Change) {
 	if c == nil {
-		w.note("nothing changes")
+		w.notef("nothing changes")
 		return
 	}
 	before := w.payment.State
-	w.note("%s → %s %q %s", before, c.To, c.Cause, c.Event)
+	w.notef("%s → %s %q %s", before, c.To, c.Cause, c.Event)
 	if c.To != 0 && c.To != before {
 		w.check(before.CanBecome(c.To), "the table of states forbids it")
 		w.payment.State = c.To
@@ -365,11 +366,11 @@ func (w *world) verify() {
 func (w *world) check(ok bool, wrong string) {
 	if !ok && w.wrong == "" {
 		w.wrong = wrong
-		w.note("WRONG: %s", wrong)
+		w.notef("WRONG: %s", wrong)
 	}
 }
 
-func (w *world) note(format string, arguments ...any) {
+func (w *world) notef(format string, arguments ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%12s ", w.now.Sub(worldBegins))+fmt.Sprintf(format, arguments...))
 }
 

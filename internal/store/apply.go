@@ -269,7 +269,7 @@ func (w *changes) add(before Locked, c Change) (Payment, error) {
 	case c.Open != nil && !p.State.Terminal():
 		w.open = append(w.open, openUpdate{p.ID, *c.Open})
 	}
-	w.records(&p, before, c)
+	w.records(&p, c)
 	w.publish(&p, before, c)
 	return p, nil
 }
@@ -293,7 +293,7 @@ func (w *changes) amend(p *Payment, before Locked, c Change) {
 	}
 }
 
-func (w *changes) records(p *Payment, before Locked, c Change) {
+func (w *changes) records(p *Payment, c Change) {
 	if !c.Quiet {
 		w.history = append(w.history, historyRow{*p, c.RequestHash, clean(c.Cause), c.Actor})
 	}

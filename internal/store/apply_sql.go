@@ -21,11 +21,13 @@ type paymentRow struct {
 
 func (r *paymentRow) targets() []any {
 	p := &r.p
-	return []any{&r.id, &p.Identity.Caller, &p.Identity.Operation, &r.key, &r.sum, &p.Fingerprint.Version, &p.Namespace,
+	return []any{
+		&r.id, &p.Identity.Caller, &p.Identity.Operation, &r.key, &r.sum, &p.Fingerprint.Version, &p.Namespace,
 		&p.Obligation, &p.OrderID, &r.follows, &p.Amount, &p.Currency, &p.CustomerID, &p.PaymentMethod, &p.Channel,
 		&p.ChannelIdentity, &r.metadata, &r.providerKey, &p.State, &p.Version, &p.Attempt, &p.Sends, &p.ProviderReference,
 		&p.Cause, &p.Detail, &r.blockedBy, &p.Origin.Topic, &p.Origin.Partition, &p.Origin.Offset, &p.Origin.Time,
-		&p.IssuedAt, &p.LatestIssuedAt, &p.CreatedAt, &p.UpdatedAt, &r.endedAt}
+		&p.IssuedAt, &p.LatestIssuedAt, &p.CreatedAt, &p.UpdatedAt, &r.endedAt,
+	}
 }
 
 func (r *paymentRow) payment() (Payment, error) {
@@ -49,8 +51,10 @@ type openRow struct {
 
 func (r *openRow) targets() []any {
 	o := &r.o
-	return []any{&r.present, &o.Lease, &r.leaseUntil, &r.nextCheck, &o.Queries, &o.Watches, &o.Sends.Count, &r.first,
-		&r.deadline, &o.NoMoreSends, &o.QueryFirst, &o.DeclineCause, &o.DeclineReference, &r.opened}
+	return []any{
+		&r.present, &o.Lease, &r.leaseUntil, &r.nextCheck, &o.Queries, &o.Watches, &o.Sends.Count, &r.first,
+		&r.deadline, &o.NoMoreSends, &o.QueryFirst, &o.DeclineCause, &o.DeclineReference, &r.opened,
+	}
 }
 
 func (r *openRow) open() *Open {

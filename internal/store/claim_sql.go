@@ -141,10 +141,12 @@ func (run *claimRun) insertArguments() []any {
 	for _, i := range run.news {
 		c.add(run.fresh(i), &run.arrivals[i])
 	}
-	return []any{c.id, c.caller, c.operation, c.key, c.fingerprint, c.fingerprintVersion, c.namespace, c.obligation, c.hash,
+	return []any{
+		c.id, c.caller, c.operation, c.key, c.fingerprint, c.fingerprintVersion, c.namespace, c.obligation, c.hash,
 		c.order, c.follows, c.amount, c.currency, c.customer, c.method, c.channel, c.identity, c.metadata, c.providerKey,
 		c.state, c.sends, c.cause, c.detail, c.topic, c.partition, c.offset, c.recorded, c.issued, run.batch.Lease,
-		run.batch.LeaseFor, run.batch.SendWithin, run.batch.QueryFirst}
+		run.batch.LeaseFor, run.batch.SendWithin, run.batch.QueryFirst,
+	}
 }
 
 func (c *insertColumns) add(p Payment, a *Arrival) {

@@ -79,13 +79,7 @@ func (s *Store) Read(ctx context.Context, ids []uuid.UUID) ([]Locked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read payments: %w", err)
 	}
-	defer rows.Close()
-	var out []Locked
-	err = scanEach(rows, func() error {
-		l, err := scanLocked(rows)
-		out = append(out, l)
-		return err
-	})
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Locked, error) { return scanLocked(row) })
 	if err != nil {
 		return nil, fmt.Errorf("read payments: %w", err)
 	}

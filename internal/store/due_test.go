@@ -34,9 +34,9 @@ func (w *world) unanswered(n int, in time.Duration) []uuid.UUID {
 	return ids
 }
 
-func (w *world) pickDue(lease int64, grace time.Duration, limit int) []uuid.UUID {
+func (w *world) pickDue(lease int64, grace time.Duration) []uuid.UUID {
 	w.t.Helper()
-	ids, err := w.store.PickDue(w.t.Context(), lease, time.Minute, grace, limit)
+	ids, err := w.store.PickDue(w.t.Context(), lease, time.Minute, grace, 10)
 	require.NoError(w.t, err)
 	return ids
 }
@@ -48,9 +48,9 @@ func TestPickDue(t *testing.T) {
 	leased := w.claimed(command())
 	w.exec(`UPDATE settleonce.open_payments SET next_check_at = now() - interval '1 hour'`) // leased for 30 s
 	overdue, near, later := w.unanswered(2, -time.Minute), w.unanswered(1, -100*time.Millisecond), w.unanswered(1, time.Hour)
-	require.ElementsMatch(t, overdue, w.pickDue(5, 10*time.Second, 10), "the wake-up of the others may be near")
-	require.Empty(t, w.pickDue(6, 10*time.Second, 10), "leased now")
-	require.Equal(t, near, w.pickDue(7, 0, 10))
+	require.ElementsMatch(t, overdue, w.pickDue(5, 10*time.Second), "the wake-up of the others may be near")
+	require.Empty(t, w.pickDue(6, 10*time.Second), "leased now")
+	require.Equal(t, near, w.pickDue(7, 0))
 	open := w.status(overdue[0]).Open
 	require.EqualValues(t, 5, open.Lease)
 	require.WithinDuration(t, time.Now().Add(time.Minute), open.LeaseUntil, 10*time.Second)
@@ -59,7 +59,7 @@ func TestPickDue(t *testing.T) {
 	require.Zero(t, w.status(later[0]).Open.Lease)
 
 	w.exec(`UPDATE settleonce.open_payments SET lease_until = now(), next_check_at = now() WHERE payment = $1`, idOf(leased))
-	require.Equal(t, []uuid.UUID{idOf(leased)}, w.pickDue(8, 0, 10), "its worker stopped")
+	require.Equal(t, []uuid.UUID{idOf(leased)}, w.pickDue(8, 0), "its worker stopped")
 }
 
 // TestPickDueByManyWorkers: each payment is picked once, and nobody waits.
@@ -107,7 +107,7 @@ func TestP14_FailingRowsDoNotStarveOthers(t *testing.T) {
 	}
 	turns := make(map[uuid.UUID]int)
 	for lease := range int64(6) {
-		for _, id := range w.pickDue(lease+1, 0, 10) {
+		for _, id := range w.pickDue(lease+1, 0) {
 			turns[id]++
 			if fails[id] { // put off by its own pause, which is over at once
 				w.exec(`UPDATE settleonce.open_payments SET lease_until = now(), next_check_at = clock_timestamp() WHERE payment = $1`, id)

@@ -144,9 +144,9 @@ func TestP27_RejectedStaysRejected(t *testing.T) {
 			return first, w.arrive(c), "replayed UNKNOWN_CHANNEL"
 		},
 		"issued in the future, past by now": func(w *world) (store.Arrival, store.Arrival, string) {
-			c, stamped := command(), command()
+			c := command()
 			c.IssuedAt = c.IssuedAt.Add(time.Hour)
-			stamped = c
+			stamped := c
 			stamped.IssuedAt = c.IssuedAt.Add(-time.Hour)
 			return w.arrive(c), w.arrive(stamped), "replayed INVALID_COMMAND"
 		},

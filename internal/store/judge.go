@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/base64"
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -168,9 +169,7 @@ func (run *claimRun) reply(i int, p *Payment, kind payment.ReplyKind, code payme
 func deadLetter(topics payment.Topics, a *Arrival, dead Dead) outbox.Message {
 	o := a.Origin
 	headers := make(map[string]string, len(a.Raw.Headers)+6)
-	for name, value := range a.Raw.Headers {
-		headers[name] = value
-	}
+	maps.Copy(headers, a.Raw.Headers)
 	headers["dl_reason"], headers["dl_error"] = string(dead.Reason), clean(dead.Error)
 	headers["dl_topic"], headers["dl_partition"] = o.Topic, strconv.Itoa(o.Partition)
 	headers["dl_offset"], headers["dl_timestamp"] = strconv.FormatInt(o.Offset, 10), o.Time.UTC().Format(time.RFC3339Nano)

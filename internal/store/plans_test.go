@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -102,16 +103,12 @@ func listen(t *testing.T, mode string) (*world, *plans) {
 	cfg, err := pgxpool.ParseConfig(w.dsn)
 	require.NoError(t, err)
 	cfg.MaxConns = 1 // one session, whose statements are prepared early
-	for name, value := range store.SessionSettings() {
-		cfg.ConnConfig.RuntimeParams[name] = value
-	}
-	for name, value := range map[string]string{
+	maps.Copy(cfg.ConnConfig.RuntimeParams, store.SessionSettings())
+	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_format": "json",
 		"auto_explain.log_analyze": "on", "auto_explain.log_timing": "off", "auto_explain.log_level": "notice",
 		"client_min_messages": "notice", "plan_cache_mode": mode,
-	} {
-		cfg.ConnConfig.RuntimeParams[name] = value
-	}
+	})
 	p := &plans{}
 	cfg.ConnConfig.OnNotice = p.notice
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)

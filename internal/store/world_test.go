@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/internal/pgtest"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/payment"
@@ -258,14 +256,6 @@ func decodeAll[T any](w *world, topic string) []T {
 	return out
 }
 
-// lastReply is what the latest delivery was told.
-func (w *world) lastReply() payment.Reply {
-	w.t.Helper()
-	all := w.replies()
-	require.NotEmpty(w.t, all)
-	return all[len(all)-1]
-}
-
 // count runs a query that returns one number.
 func (w *world) count(query string, arguments ...any) int {
 	w.t.Helper()
@@ -334,33 +324,12 @@ func (w *world) gapless() {
 	require.NoError(w.t, err)
 }
 
-// withSettings adds session settings to a connection string.
-func withSettings(t *testing.T, dsn string, settings map[string]string) string {
-	t.Helper()
-	u, err := url.Parse(dsn)
-	require.NoError(t, err)
-	q := u.Query()
-	for name, value := range settings {
-		q.Set(name, value)
-	}
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 // eventually waits for a condition in the database.
-func (w *world) eventually(what, query string, arguments ...any) {
+func (w *world) eventually(what, query string) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool {
 		var ok bool
-		err := w.look.QueryRow(context.WithoutCancel(w.t.Context()), query, arguments...).Scan(&ok)
+		err := w.look.QueryRow(context.WithoutCancel(w.t.Context()), query).Scan(&ok)
 		return err == nil && ok
 	}, 10*time.Second, 10*time.Millisecond, what)
-}
-
-// sends is a plausible record of one permitted send.
-func sends(count int, now time.Time) channel.Sends {
-	if count == 0 {
-		return channel.Sends{}
-	}
-	return channel.Sends{Count: count, First: now, LastDeadline: now.Add(20 * time.Second)}
 }
