@@ -27,7 +27,7 @@ const apiProduce = 0
 
 // B5: what the brokers took is settled row by row; the rest stays and is
 // published when it can be.
-func TestPartialFailureSettlesRowByRow(t *testing.T) {
+func TestB5_PartialFailureSettlesRowByRow(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	fault := s.embedded().Fault(kfake.Fault{
@@ -71,7 +71,7 @@ func TestPartialFailureSettlesRowByRow(t *testing.T) {
 
 // B6: the broker writes and reports an error, or its answer is lost. The
 // repetition is the same batch, and is stored once.
-func TestRepeatedBatchIsStoredOnce(t *testing.T) {
+func TestB6_RepeatedBatchIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var faults kafkatest.Faults
@@ -102,7 +102,7 @@ func (s *stage) inOrderOnce(topic string, keys map[string]int) {
 }
 
 // B6: leaders of partitions move while messages flow.
-func TestMovingLeaderKeepsOrder(t *testing.T) {
+func TestB6_MovingLeaderKeepsOrder(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	cluster := s.embedded()

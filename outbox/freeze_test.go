@@ -103,7 +103,7 @@ func (r *Relay) ready() (n int) {
 
 // B6, G10: the bytes of a relay that was frozen in the middle of a write arrive
 // after the new owner has published the next version. The broker refuses them.
-func TestFrozenPublishIsRefused(t *testing.T) {
+func TestB6_FrozenPublishIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	write, tend := newStop(t), newStop(t)
@@ -148,7 +148,7 @@ func TestFrozenPublishIsRefused(t *testing.T) {
 // B3: a relay frozen between publishing and marking marks nothing when it wakes
 // up, although the rows are still there. The new owner repeats the messages with
 // the same ids.
-func TestLateMarkChangesNothing(t *testing.T) {
+func TestB3_LateMarkChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	mark, tend, publish := newStop(t), newStop(t), newStop(t)
@@ -215,7 +215,7 @@ func TestLateMarkChangesNothing(t *testing.T) {
 
 // B19: the broker has forgotten the transactional id, so an old owner would not
 // be refused: alarm, and wait until it must be over. A successor waits too.
-func TestChangedProducerIsWaitedOut(t *testing.T) {
+func TestB19_ChangedProducerIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var began time.Time

@@ -77,7 +77,7 @@ func TestRelayKeepsDeadLettersUnchanged(t *testing.T) {
 // B1: a place in the order that was taken early and is committed late is not
 // skipped, also not by a later message of its own key; one that is rolled back
 // leaves no trace.
-func TestRelayMeetsLateCommits(t *testing.T) {
+func TestB1_RelayMeetsLateCommits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	ctx := t.Context()
@@ -128,7 +128,7 @@ func keyOf(shard int16, name string) string {
 }
 
 // B2: a database that was restored has lower transaction ids and sequences.
-func TestRelayNeedsNoCounters(t *testing.T) {
+func TestB2_RelayNeedsNoCounters(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.start()
@@ -147,7 +147,7 @@ func TestRelayNeedsNoCounters(t *testing.T) {
 
 // B4: a message that cannot be published parks its key; the others flow, and the
 // key goes on in order once it is repaired.
-func TestRelayParksOnlyTheKey(t *testing.T) {
+func TestB4_RelayParksOnlyTheKey(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	a, b := keyOf(3, "a"), keyOf(3, "b") // in one shard
