@@ -13,9 +13,9 @@ import (
 
 func rebalanceChecks() []check {
 	return []check{
-		{"MovedPartition", checkMovedPartition},
-		{"BlockedHandler", checkBlockedHandler},
-		{"StaleFinish", checkStaleFinish},
+		{"B7_MovedPartition", checkMovedPartition},
+		{"B8_BlockedHandler", checkBlockedHandler},
+		{"B9_StaleFinish", checkStaleFinish},
 		{"SessionsOverlap", checkManyMembers},
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 func transactionChecks() []check {
 	return []check{
-		{"AbortedNever", checkAborted},
+		{"B18_AbortedNever", checkAborted},
 		{"AbortedInterleaved", checkInterleaved},
 		{"MarkersDoNotSpin", checkMarkers},
 		{"OpenTransaction", checkOpenTransaction},
