@@ -158,10 +158,12 @@ func (p *Postgres) prepareFolder(ctx context.Context) error {
 	return p.initdb(ctx)
 }
 
-// launch starts the server, again on another port when somebody took the free one meanwhile.
+// launch starts the server, again on another port when somebody took the free one meanwhile, and again
+// while sessions of a server that was killed have not noticed yet.
 func (p *Postgres) launch(ctx context.Context) error {
 	var err error
-	for range startTries {
+	giveUp := time.Now().Add(orphanPatience)
+	for try := 1; try <= startTries; try++ {
 		if p.port = p.cfg.Port; p.port == 0 {
 			if p.port, err = childproc.FreePort(ctx); err != nil {
 				return err
@@ -170,11 +172,27 @@ func (p *Postgres) launch(ctx context.Context) error {
 		if err = p.launchOnce(ctx); err == nil {
 			return nil
 		}
+		if p.layout.logSays("pre-existing shared memory block") && time.Now().Before(giveUp) && pause(ctx) {
+			try--
+			continue
+		}
 		if p.cfg.Port != 0 || !p.layout.logSays("could not bind") {
 			break
 		}
 	}
 	return err
+}
+
+// pause waits a moment and reports whether ctx is alive.
+func pause(ctx context.Context) bool {
+	t := time.NewTimer(10 * readyPoll)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }
 
 func (p *Postgres) launchOnce(ctx context.Context) error {
