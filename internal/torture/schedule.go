@@ -3,6 +3,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -78,6 +79,20 @@ var pointsOf = map[string][]crashpoint.Point{
 	},
 }
 
+type crash struct {
+	role  string
+	point crashpoint.Point
+}
+
+func allPoints() (out []crash) {
+	for _, role := range slices.Sorted(maps.Keys(pointsOf)) {
+		for _, point := range pointsOf[role] {
+			out = append(out, crash{role, point})
+		}
+	}
+	return out
+}
+
 // kinds are the channel's ways that break no promise of its capabilities, and
 // change no outcome.
 var kinds = []sim.Kind{
@@ -94,13 +109,21 @@ const every = 900 * time.Millisecond
 func schedule(seed uint64, faults []Fault, length time.Duration) []strike {
 	random := rand.New(rand.NewPCG(seed, 7))
 	n := max(len(faults), int(length/every))
+	crashes := allPoints()
+	random.Shuffle(len(crashes), func(i, j int) { crashes[i], crashes[j] = crashes[j], crashes[i] })
+	crashed := 0
 	var out []strike
 	for i := range n {
 		fault := faults[i%len(faults)]
 		if i >= len(faults) {
 			fault = faults[random.IntN(len(faults))]
 		}
-		out = append(out, choose(random, fault, length))
+		s := choose(random, fault, length)
+		if fault == Crash { // each point once, before any of them again
+			s.role, s.point = crashes[crashed%len(crashes)].role, crashes[crashed%len(crashes)].point
+			crashed++
+		}
+		out = append(out, s)
 	}
 	slices.SortStableFunc(out, func(a, b strike) int { return cmp.Compare(a.at, b.at) })
 	return out
@@ -113,8 +136,6 @@ func choose(random *rand.Rand, fault Fault, length time.Duration) strike {
 		kind: kinds[random.IntN(len(kinds))], turn: 1 + random.IntN(20),
 		lasts: 300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))),
 	}
-	points := pointsOf[s.role]
-	s.point = points[random.IntN(len(points))]
 	if fault == Freeze {
 		s.lasts += lease // past it, whichever it is
 	}

@@ -48,8 +48,15 @@ func TestSchedule_FollowsFromItsSeed(t *testing.T) {
 	}
 	for _, s := range one {
 		require.Less(t, s.at, time.Minute)
-		require.Contains(t, pointsOf[s.role], s.point)
+		if s.fault == Crash {
+			require.Contains(t, pointsOf[s.role], s.point)
+		}
 	}
+	crashes := map[crash]bool{}
+	for _, s := range schedule(4, []Fault{Crash}, time.Minute) {
+		crashes[crash{s.role, s.point}] = true
+	}
+	require.Len(t, crashes, len(allPoints()))
 	only := schedule(3, []Fault{Replay}, time.Minute)
 	require.False(t, slices.ContainsFunc(only, func(s strike) bool { return s.fault != Replay }))
 }
