@@ -118,11 +118,16 @@ func TestP34_AccountRefused(t *testing.T) {
 // P34: what became paid while a command was parked is not charged again.
 func TestP34_PaidMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := start(t, only(1, 1, 0))
 	s.front.down()
 	batch := commands(30)
 	s.send(batch...)
 	s.claimed(len(batch))
+	require.Eventually(t, func() bool { // no permit is out: what was sent before is not judged again
+		var out int
+		err := s.db.QueryRow(s.ctx, `SELECT count(*) FROM settleonce.open_payments WHERE sends > 0`).Scan(&out)
+		return err == nil && out == 0
+	}, waitFor, tick)
 	// Another system paid these obligations: a success stands on them.
 	_, err := s.db.Exec(s.ctx, `INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version,
 		namespace, obligation, obligation_hash, order_id, amount, currency, customer_id, payment_method, channel, channel_identity,
@@ -133,6 +138,7 @@ func TestP34_PaidMeanwhile(t *testing.T) {
 		FROM settleonce.payments`)
 	require.NoError(t, err)
 	s.front.up()
+	s.startReconciler()
 	for _, c := range batch {
 		s.waitState(c, payment.Rejected)
 		require.Equal(t, payment.CodeObligationAlreadyPaid, s.waitReply(c.IdempotencyKey, payment.ReplyRejected).Code)
@@ -192,14 +198,16 @@ func TestG13_FlatAfterAnOutage(t *testing.T) {
 func TestG5_LostWakeUps(t *testing.T) {
 	t.Parallel()
 	s := start(t, only(0, 1, 1))
+	s.traffic() // the channel is up, so its breaker stays shut
 	batch := commands(20, fault("lost_answer,query_error@1"))
 	s.send(batch...)
 	for _, c := range batch {
 		s.waitState(c, payment.Succeeded)
-		require.Len(t, s.front.queries(c), 2)
+		require.GreaterOrEqual(t, len(s.front.queries(c)), 2)
 		require.Len(t, s.front.submits(c), 1)
 		s.once(c)
 	}
+	queries := len(s.front.all(http.MethodGet))
 	// What the relay did not publish for a while comes in order all the same, and
 	// wake-ups that come too late change nothing.
 	require.Empty(t, s.watch.topic(s.topics.Events))
@@ -207,8 +215,11 @@ func TestG5_LostWakeUps(t *testing.T) {
 	for _, c := range batch {
 		require.Equal(t, []payment.State{payment.Unknown, payment.Succeeded}, s.waitEvents(c, 2))
 	}
-	s.watch.until(t, func() bool { return len(s.watch.topic(s.topics.Requery[1])) == len(batch) }, "the late wake-ups")
-	require.Len(t, s.front.all(http.MethodGet), 2*len(batch))
+	for _, c := range batch {
+		s.watch.until(t, func() bool { return len(s.wakeups(c, 2)) == 1 }, "the late wake-up of %s", c.IdempotencyKey)
+	}
+	s.reconcilers[0].stop()
+	require.Len(t, s.front.all(http.MethodGet), queries)
 }
 
 // Stopping in the middle of everything loses nothing: what is under way ends, or

@@ -290,10 +290,8 @@ func (s *stack) wakeups(c payment.Command, query int) []payment.Requery {
 func TestB10_WaitingTierOverARebalance(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	var commands []payment.Command
-	for range 20 {
-		commands = append(commands, command(fault("lost_answer,query_error@1,query_error@2")))
-	}
+	s.traffic() // the channel is up, so its breaker stays shut
+	commands := commands(20, fault("lost_answer,query_error@1,query_error@2"))
 	s.send(commands...)
 	for _, c := range commands {
 		s.watch.until(t, func() bool { return len(s.wakeups(c, 3)) == 1 }, "third wake-up of %s", c.IdempotencyKey)
@@ -306,9 +304,8 @@ func TestB10_WaitingTierOverARebalance(t *testing.T) {
 	s.reconcilers[0].stop()
 	for _, c := range commands {
 		s.waitState(c, payment.Succeeded)
-		queries := s.front.queries(c)
+		queries, due := s.front.queries(c), s.wakeups(c, 3)[0].DueAt
 		require.Len(t, queries, 3)
-		due := s.wakeups(c, 3)[0].DueAt
 		require.False(t, queries[2].at.Before(due), "asked at %s, due %s", queries[2].at, due)
 		require.Less(t, queries[2].at.Sub(due), 20*time.Second)
 		s.once(c)
