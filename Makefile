@@ -59,6 +59,14 @@ bench: build ## Measure throughput and latency, with the correctness counters
 test: ## Run the tests on Postgres, the embedded broker and Apache Kafka, with the race detector (PKG=./outbox/...)
 	go run ./internal/testrun $(TESTRUN) -- $(TESTFLAGS) $(PKG)
 
+.PHONY: model
+model: ## Check the model of the protocol with spin, and that every rule in it is needed (docs/model.md)
+	@model/run
+
+.PHONY: model-full
+model-full: ## The same, and the larger worlds
+	@model/run -full
+
 .PHONY: fuzz
 fuzz: ## Fuzz everything that parses, one target after another (FUZZTIME=10s for each)
 	@scripts/fuzz $(FUZZTIME)
