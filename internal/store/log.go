@@ -11,6 +11,10 @@ import (
 func (s *Store) logClaims(run *claimRun) {
 	for i := range run.outcomes {
 		o, a := &run.outcomes[i], &run.arrivals[i]
+		if o.Payment != nil {
+			s.logTransition(o.Payment, &Change{Actor: "consumer"})
+			continue
+		}
 		level := zerolog.DebugLevel
 		if o.Verdict == Rejected || o.Verdict == DeadLettered {
 			level = zerolog.InfoLevel
@@ -34,11 +38,19 @@ func (s *Store) logChanges(round []int, out []Applied) {
 		if a.Change == nil || a.Change.Quiet {
 			continue
 		}
-		s.log.Info().Stringer("key", a.After.Identity.Key).Str("caller", a.After.Identity.Caller).
-			Int("attempt", a.After.Attempt).Int("send", a.After.Sends).Func(known("request", a.Change.RequestHash)).
-			Func(known("reference", a.After.ProviderReference)).Stringer("state", a.After.State).
-			Func(known("cause", payment.Mask(a.Change.Cause))).Str("actor", a.Change.Actor).Msg("transition")
+		s.logTransition(&a.After, a.Change)
 	}
+}
+
+func (s *Store) logTransition(p *Payment, c *Change) {
+	event := s.log.Info()
+	if !event.Enabled() {
+		return
+	}
+	event.Stringer("key", p.Identity.Key).Str("caller", p.Identity.Caller).
+		Int("attempt", p.Attempt).Int("send", p.Sends).Func(known("request", c.RequestHash)).
+		Func(known("reference", p.ProviderReference)).Stringer("state", p.State).
+		Func(known("cause", payment.Mask(c.Cause))).Str("actor", c.Actor).Msg("transition")
 }
 
 // known adds a field that has a value: an empty one would look like a fault.
