@@ -3,6 +3,7 @@
 // It shares no code with the workers beyond the messages' types, so that it does
 // not share their mistakes.
 //
-// Judge looks at topics and ledger. Database is what the tables say, and its
-// Compare holds them against both. Each check names the guarantee it is about.
+// Judge holds the evidence of topics, ledger and, where it was read, Database
+// against each other; Inspect collects it from an installation. Each check names
+// the guarantee it is about.
 package check

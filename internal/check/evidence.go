@@ -15,8 +15,8 @@ import (
 )
 
 // Evidence is everything the verdict rests on: what is in the topics, in the
-// order of each partition, and the channel's own ledger. No worker and no table
-// of ours is asked.
+// order of each partition, and the channel's own ledger. No worker is asked; the
+// tables are evidence of their own, see Rules.
 type Evidence struct {
 	Commands, Replies, Events, DeadLetters, Requeries []kafka.Record
 	Ledger                                            []sim.Charge

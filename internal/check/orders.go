@@ -125,19 +125,24 @@ func (j *judge) fulfilled() {
 		if x.Ends.Guarantee == "G14" {
 			j.check("G14")
 		}
-		state := d.state()
-		switch {
-		case !state.Terminal() && state != payment.Review:
-			// told by ended
-		case state == payment.Review && (j.rules.AnyReview || d.charge != nil) && d.settled() <= 1:
-			// always allowed: a person is told, nothing is guessed; counted apart
-		case j.rules.AnyReview && slices.Contains(x.Ends.States, payment.Review):
-			// where lookups are not what tells the outcome, sending again may; evidence decides
-		case !slices.Contains(x.Ends.States, state):
-			j.brokenf(x.Ends.Guarantee, x.Key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.Story)
-		case state == payment.Rejected && !slices.Contains(x.Ends.Codes, d.rejectedAs()):
-			j.brokenf(x.Ends.Guarantee, x.Key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.Story)
-		}
+		j.ending(d, x)
+	}
+}
+
+// ending: a payment ended as is known of it.
+func (j *judge) ending(d *dossier, x *Expectation) {
+	state := d.state()
+	switch {
+	case !state.Terminal() && state != payment.Review:
+		// told by ended
+	case state == payment.Review && (j.rules.AnyReview || d.charge != nil) && d.settled() <= 1:
+		// always allowed: a person is told, nothing is guessed; counted apart
+	case j.rules.AnyReview && slices.Contains(x.Ends.States, payment.Review):
+		// where lookups are not what tells the outcome, sending again may; evidence decides
+	case !slices.Contains(x.Ends.States, state):
+		j.brokenf(x.Ends.Guarantee, x.Key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.Story)
+	case state == payment.Rejected && !slices.Contains(x.Ends.Codes, d.rejectedAs()):
+		j.brokenf(x.Ends.Guarantee, x.Key, "rejected as %s, which its story does not allow: %s", d.rejectedAs(), x.Story)
 	}
 }
 

@@ -51,8 +51,8 @@ func (j *judge) onItsWay(o *OutboxRow) {
 	}
 }
 
-// row: an unresolved payment will be looked at again, and an ended one will not;
-// its history knows one end (G5, G9).
+// row: an unresolved payment will be looked at again, and an ended one will not
+// (G5, G9).
 func (j *judge) row(p *PaymentRow) {
 	j.check("G9")
 	db, key := j.rules.Database, p.Identity.Key.String()
@@ -67,7 +67,15 @@ func (j *judge) row(p *PaymentRow) {
 	case isOpen && open.NextCheckAt.Before(db.At.Add(-overdue)):
 		j.brokenf("G5", key, "%s, and its check is late by %s", p.State, db.At.Sub(open.NextCheckAt).Round(time.Second))
 	}
-	ends := db.Ends[p.ID]
+	if want := p.Identity.ProviderKey(p.Attempt); p.ProviderKey != want {
+		j.brokenf("G1", key, "its provider key is %s, and attempt %d has %s", p.ProviderKey, p.Attempt, want)
+	}
+	j.history(p)
+}
+
+// history: it knows one end, that of the row (G9).
+func (j *judge) history(p *PaymentRow) {
+	ends, key := j.rules.Database.Ends[p.ID], p.Identity.Key.String()
 	for _, end := range ends {
 		if end != ends[0] {
 			j.brokenf("G9", key, "its history says %s and then %s", ends[0], end)
@@ -76,9 +84,6 @@ func (j *judge) row(p *PaymentRow) {
 	}
 	if p.State.Terminal() && len(ends) > 0 && ends[0] != p.State {
 		j.brokenf("G9", key, "its row says %s, its history %s", p.State, ends[0])
-	}
-	if want := p.Identity.ProviderKey(p.Attempt); p.ProviderKey != want {
-		j.brokenf("G1", key, "its provider key is %s, and attempt %d has %s", p.ProviderKey, p.Attempt, want)
 	}
 }
 

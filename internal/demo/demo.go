@@ -1,12 +1,12 @@
 // Package demo shows the main job and proves it: it runs the whole system as
 // processes of their own, publishes thousands of payment commands with
 // everything that goes wrong among them, kills workers in the middle, waits until
-// all is settled, and then judges, from the topics and the channel's own ledger
-// alone, whether every guarantee held.
+// all is settled, and then has it checked, from the topics, the tables and the
+// channel's own ledger, whether every guarantee held.
 //
 // stories say what happens to payments; a script is made of them. The player
 // publishes it, the crew is killed, the tail reads along. The judge knows the
-// script's expectations and the evidence, and asks no worker and no table.
+// script's expectations and the evidence, and asks no worker.
 package demo
 
 import (

@@ -70,7 +70,7 @@ func (p *proxy) pump(to, from net.Conn) {
 	for {
 		n, err := from.Read(buf)
 		if d := p.slow(); d > 0 && n > 0 {
-			time.Sleep(d)
+			pause(context.Background(), d) // as the network does, whoever waits
 		}
 		if n > 0 {
 			if _, writeErr := to.Write(buf[:n]); writeErr != nil {

@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
 	}
-	m := mixes[int(cfg.Seed)%len(mixes)]
+	m := mixes[cfg.Seed%uint64(len(mixes))]
 	if cfg.Say != nil {
 		cfg.Say(fmt.Sprintf("seed %d; the channel: %s", cfg.Seed, m.name))
 	}
