@@ -399,26 +399,23 @@ func TestP27_KeyDroppedThenReplayed(t *testing.T) {
 // publishes nothing (G9, G11).
 func TestB16_SweepMeetsAFinishedPayment(t *testing.T) {
 	t.Parallel()
+	c := command()
+	held := holdSubmit(c.OrderID, payment.Answer{Class: payment.ClassSucceeded, Reference: "ch_hand"})
 	asked, goOn := make(chan struct{}), make(chan struct{})
-	h := &hands{}
-	var submitted sync.WaitGroup
-	submitted.Add(1)
-	release := make(chan struct{})
-	h.submit = func(ctx context.Context, r channel.Request) (payment.Answer, bool) {
-		<-release // past its lease
-		return payment.Answer{Class: payment.ClassSucceeded, Reference: "ch_hand"}, true
-	}
 	var once sync.Once
-	h.query = func(context.Context, channel.Lookup) (payment.Answer, bool) {
+	h := &hands{submit: held.take, query: func(_ context.Context, l channel.Lookup) (payment.Answer, bool) {
+		if l.ProviderKey != c.Identity().ProviderKey(1) {
+			return payment.Answer{}, false
+		}
 		once.Do(func() { close(asked) })
 		<-goOn
 		return payment.Answer{Class: payment.ClassUnknown, Cause: "late"}, true
-	}
+	}}
 	s := start(t, handled(h), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
-	c := command()
+	s.warm()
 	s.send(c)
-	<-asked
-	close(release)
+	await(t, asked, "never asked")
+	close(held.goOn)
 	s.waitState(c, payment.Succeeded)
 	before := s.status(c)
 	close(goOn)

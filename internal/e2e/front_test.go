@@ -98,11 +98,11 @@ func (f *front) all(method string) []call {
 	return slices.DeleteFunc(slices.Clone(f.calls), func(c call) bool { return c.method != method })
 }
 
-// busiestSecond is the most calls within any second.
-func busiestSecond(calls []call) int {
+// busiest is the most calls within any window of the length.
+func busiest(calls []call, window time.Duration) int {
 	most := 0
 	for first, last := 0, 0; last < len(calls); last++ {
-		for calls[last].at.Sub(calls[first].at) > time.Second {
+		for calls[last].at.Sub(calls[first].at) > window {
 			first++
 		}
 		most = max(most, last-first+1)
@@ -137,6 +137,54 @@ func (h *hands) Query(ctx context.Context, l channel.Lookup) payment.Answer {
 		}
 	}
 	return h.Adapter.Query(ctx, l)
+}
+
+// heldSubmit holds the first submit of an order: it makes the call first where
+// forward is set, closes stopped, and answers when goOn is closed.
+type heldSubmit struct {
+	order         string
+	forward       func(context.Context, channel.Request) payment.Answer
+	late          payment.Answer
+	stopped, goOn chan struct{}
+	taken         atomic.Bool
+}
+
+func holdSubmit(order string, late payment.Answer) *heldSubmit {
+	return &heldSubmit{order: order, late: late, stopped: make(chan struct{}), goOn: make(chan struct{})}
+}
+
+// take is a hands' submit.
+func (h *heldSubmit) take(ctx context.Context, r channel.Request) (payment.Answer, bool) {
+	if r.OrderID != h.order || h.taken.Swap(true) {
+		return payment.Answer{}, false
+	}
+	answer := h.late
+	if h.forward != nil {
+		answer.Reference = h.forward(ctx, r).Reference
+	}
+	close(h.stopped)
+	<-h.goOn
+	return answer, true
+}
+
+// await waits for a channel that must be closed.
+func await(t testing.TB, closed <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-closed:
+	case <-time.After(waitFor):
+		require.Fail(t, what)
+	}
+}
+
+// warm sends commands until one was settled: the first claims of a fresh process
+// may be slower than their leases allow.
+func (s *stack) warm() {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		s.send(command())
+		return s.sim.Summary().Charges > 0
+	}, waitLong, 200*time.Millisecond, "nothing is settled")
 }
 
 // handled puts the hands over the adapter of every role that starts.

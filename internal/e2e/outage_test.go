@@ -64,7 +64,7 @@ func TestP34_ResumedAtTheChannelsRate(t *testing.T) {
 	submits := s.front.all(http.MethodPost)
 	require.Len(t, submits, len(batch))
 	// A second's worth, and what each instance and the bucket may have in hand.
-	require.LessOrEqual(t, busiestSecond(submits), rate+rate/2+2*rate/4+4)
+	require.LessOrEqual(t, busiest(submits, time.Second), rate+rate/2+2*rate/4+4)
 }
 
 // P34: parked for longer than the channel's limit, and never sent: rejected, with
@@ -175,7 +175,9 @@ func TestG13_FlatAfterAnOutage(t *testing.T) {
 	require.EqualValues(t, len(queries), s.sim.Summary().Queries)
 	// Floor, share of the 160 submissions a second of the last ten, and one burst.
 	rate := floor + unresolved/10/100 + 1
-	require.LessOrEqual(t, busiestSecond(queries), 2*rate)
+	// Calls that were taken from the budget one after the other may arrive together.
+	require.LessOrEqual(t, busiest(queries, time.Second), 3*rate)
+	require.LessOrEqual(t, busiest(queries, 4*time.Second), 5*rate+rate/2)
 	took := queries[len(queries)-1].at.Sub(queries[0].at)
 	require.LessOrEqual(t, len(queries), int(float64(rate)*(took.Seconds()+1))+rate)
 	late := make([]time.Duration, 0, len(batch))
@@ -189,7 +191,7 @@ func TestG13_FlatAfterAnOutage(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("%d queries in %s, at most %d within a second; late p50 %s, p99 %s", len(queries), took.Round(time.Millisecond),
-		busiestSecond(queries), late[len(late)/2], late[len(late)*99/100])
+		busiest(queries, time.Second), late[len(late)/2], late[len(late)*99/100])
 	require.Equal(t, unresolved, s.sim.Summary().Charges)
 	require.EqualValues(t, unresolved, s.sim.Summary().Requests)
 }

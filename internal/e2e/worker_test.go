@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,30 +94,20 @@ func TestP23_WorkerStoppedPastItsLease(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stopped, goOn := make(chan struct{}), make(chan struct{})
-			var s *stack
-			var taken atomic.Bool
-			h := &hands{}
-			h.submit = func(ctx context.Context, r channel.Request) (payment.Answer, bool) {
-				if taken.Swap(true) {
-					return payment.Answer{}, false
-				}
-				answer := tc.late
-				if tc.forward {
-					answer.Reference = s.direct(ctx, r).Reference
-				}
-				close(stopped)
-				<-goOn
-				return answer, true
-			}
-			s = start(t, handled(h), only(1, 1, 0), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
 			c := command()
+			held := holdSubmit(c.OrderID, tc.late)
+			var s *stack
+			if tc.forward {
+				held.forward = func(ctx context.Context, r channel.Request) payment.Answer { return s.direct(ctx, r) }
+			}
+			s = start(t, handled(&hands{submit: held.take}), only(1, 1, 0), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
+			s.warm()
 			s.send(c)
-			<-stopped
+			await(t, held.stopped, "never sent")
 			s.startReconciler()
 			st := s.waitState(c, payment.Succeeded)
 			require.Contains(t, causes(st), "its worker stopped")
-			close(goOn)
+			close(held.goOn)
 			s.consumers[0].stop() // it stores what came of its calls
 			after := s.status(c)
 			require.Equal(t, st.Payment, after.Payment)
@@ -140,27 +129,19 @@ func TestP23_LateAnswerOnStaleGround(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stopped, goOn := make(chan struct{}), make(chan struct{})
-			var s *stack
-			var taken atomic.Bool
-			h := &hands{submit: func(ctx context.Context, r channel.Request) (payment.Answer, bool) {
-				if taken.Swap(true) {
-					return payment.Answer{}, false
-				}
-				s.direct(ctx, r)
-				close(stopped)
-				<-goOn
-				return late, true
-			}}
-			s = start(t, handled(h), only(1, 1, 0), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
 			c := command(fault("query_error@1,query_error@2"))
+			held := holdSubmit(c.OrderID, late)
+			var s *stack
+			held.forward = func(ctx context.Context, r channel.Request) payment.Answer { return s.direct(ctx, r) }
+			s = start(t, handled(&hands{submit: held.take}), only(1, 1, 0), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
+			s.warm()
 			s.send(c)
-			<-stopped
+			await(t, held.stopped, "never sent")
 			s.startReconciler()
 			// The third query is sixteen seconds away: nobody else touches it until then.
 			s.watch.until(t, func() bool { return len(s.wakeups(c, 3)) == 1 }, "third wake-up")
 			before := s.status(c)
-			close(goOn)
+			close(held.goOn)
 			s.consumers[0].stop() // it stores what came of its calls
 			after := s.status(c)
 			require.Equal(t, before.Open, after.Open)
@@ -186,26 +167,18 @@ func (s *stack) direct(ctx context.Context, r channel.Request) payment.Answer {
 // its call: nobody sends it on that ground; the query decides.
 func TestP16_RedeliveredMidCall(t *testing.T) {
 	t.Parallel()
-	stopped, goOn := make(chan struct{}), make(chan struct{})
-	var taken atomic.Bool
-	h := &hands{submit: func(context.Context, channel.Request) (payment.Answer, bool) {
-		if taken.Swap(true) {
-			return payment.Answer{}, false
-		}
-		close(stopped)
-		<-goOn
-		return payment.Answer{Class: payment.ClassUnknown, Cause: "woke up"}, true
-	}}
-	s := start(t, handled(h), only(1, 2, 0))
 	c := command()
+	held := holdSubmit(c.OrderID, payment.Answer{Class: payment.ClassUnknown, Cause: "woke up"})
+	s := start(t, handled(&hands{submit: held.take}), only(1, 2, 0))
+	s.warm()
 	s.send(c)
-	<-stopped
+	await(t, held.stopped, "never sent")
 	s.send(c, c)
 	s.waitReplies(c.IdempotencyKey, payment.ReplyPending, 2)
 	require.Empty(t, s.front.submits(c))
 	s.startReconciler()
 	s.waitState(c, payment.Succeeded)
-	close(goOn)
+	close(held.goOn)
 	require.NotEmpty(t, s.front.queries(c), "resumed without asking")
 	require.Len(t, s.front.submits(c), 1)
 	s.once(c)
