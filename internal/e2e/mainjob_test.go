@@ -60,7 +60,7 @@ func TestG4_DeclinedIsTerminal(t *testing.T) {
 func TestP2_SecondKeyWhileUnknown(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	first := command(fault("lost_answer"))
+	first := command(fault("lost_answer,query_error@1"))
 	s.send(first)
 	s.waitState(first, payment.Unknown)
 	second := command(func(c *payment.Command) { c.OrderID = first.OrderID })
