@@ -106,7 +106,7 @@ func (r *Rules) PutOff(lease int64) func(store.Locked) *store.Change {
 		if !holds(l, lease) {
 			return nil
 		}
-		return waited(l, time.Second, 30*time.Second)
+		return waited(l, time.Second, 10*time.Second)
 	}
 }
 

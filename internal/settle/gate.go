@@ -166,13 +166,20 @@ func (g *Gate) closeFor(pause time.Duration) {
 // syncEvery is how often a process reports and hears of a channel.
 const syncEvery = 250 * time.Millisecond
 
-// sync keeps the gate in step with all instances until ctx ends.
-func (g *Gate) sync(ctx context.Context, db *store.Store, failed func(error)) {
+// sync keeps the gate in step with all instances until ctx ends. It tells once
+// when the breaker opens, and once when something gets through again.
+func (g *Gate) sync(ctx context.Context, db *store.Store, failed func(error), tell func(store.ChannelState)) {
 	ticker := time.NewTicker(syncEvery)
 	defer ticker.Stop()
+	told := false
 	for {
-		if err := g.syncOnce(ctx, db); err != nil && ctx.Err() == nil {
+		state, err := g.syncOnce(ctx, db)
+		switch {
+		case err != nil && ctx.Err() == nil:
 			failed(err)
+		case err == nil && state.Probing != told:
+			told = state.Probing
+			tell(state)
 		}
 		select {
 		case <-ctx.Done():
@@ -183,7 +190,7 @@ func (g *Gate) sync(ctx context.Context, db *store.Store, failed func(error)) {
 	}
 }
 
-func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
+func (g *Gate) syncOnce(ctx context.Context, db *store.Store) (store.ChannelState, error) {
 	g.mu.Lock()
 	report := g.report
 	g.report = store.Report{}
@@ -192,7 +199,7 @@ func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
 	state, err := db.SyncChannel(ctx, g.name, report)
 	if err != nil {
 		g.putBack(report)
-		return err
+		return state, err
 	}
 	var allowance int
 	if g.caps.RateLimit > 0 && missing > 0 { // an idle process leaves the others theirs
@@ -206,7 +213,7 @@ func (g *Gate) syncOnce(ctx context.Context, db *store.Store) error {
 		g.openUntil = until
 	}
 	signal(g.freed)
-	return err
+	return state, err
 }
 
 // largestAllowance is how many submits this process may hold back for itself.

@@ -103,7 +103,7 @@ func (s *Settler) Run(ctx context.Context) error {
 	syncing, stopSync := context.WithCancel(s.alive)
 	var loops, finalizers sync.WaitGroup
 	for _, gate := range s.gates {
-		loops.Go(func() { gate.sync(syncing, s.cfg.Store, s.warn("report on a channel")) })
+		loops.Go(func() { gate.sync(syncing, s.cfg.Store, s.warn("report on a channel"), s.alert(gate.name)) })
 	}
 	for range s.cfg.Finalizers {
 		finalizers.Go(s.finalize)
@@ -120,6 +120,19 @@ func (s *Settler) Run(ctx context.Context) error {
 	loops.Wait()
 	s.giveUp()
 	return nil
+}
+
+// alert is the one line per outage of a channel: its payments are parked, not
+// lost, and resume by themselves.
+func (s *Settler) alert(name string) func(store.ChannelState) {
+	return func(state store.ChannelState) {
+		if state.Probing {
+			s.cfg.Logger.Error().Str("channel", name).Str("reason", state.Reason).
+				Msg("channel closed: its payments are parked without a send and resume by themselves")
+			return
+		}
+		s.cfg.Logger.Info().Str("channel", name).Msg("channel answers again")
+	}
 }
 
 func (s *Settler) warn(what string) func(error) {
