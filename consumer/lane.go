@@ -116,6 +116,7 @@ func (l *lane) claimUntilDone(ctx context.Context, b store.Batch, permits *permi
 		if ctx.Err() != nil {
 			return nil, false
 		}
+		b.Again = true
 		l.c.cfg.Logger.Warn().Err(err).Int("commands", len(b.Arrivals)).Msg("claim; trying again")
 		select {
 		case <-time.After(pause):

@@ -245,6 +245,9 @@ func mayBeForgotten(open *store.Open) bool {
 // true of a single send is true of them.
 func (r *Rules) sends(l store.Locked) channel.Sends {
 	known := l.Open.Sends
+	if l.Suspect && known.Count > 0 {
+		known.Count++ // the permit of a further send may be lost (G3)
+	}
 	if !mayBeForgotten(l.Open) {
 		return known
 	}

@@ -115,6 +115,10 @@ type Batch struct {
 	Group string
 	Next  map[Partition]int64
 
+	// Again says that this batch was claimed before under the same Lease, without
+	// an answer: what it opened then may have been taken over since (G11).
+	Again bool
+
 	// judged are the payments of this call's earlier transactions. The lease that
 	// opened them is this batch's too, and yet a later arrival of theirs is a
 	// repeat: it must not be permitted a second send (G1).
@@ -201,6 +205,7 @@ func (s *Store) claimOrBisect(ctx context.Context, b Batch, arrivals []Arrival, 
 	err := retry(ctx, func() error {
 		var err error
 		outcomes, err = s.claimRun(ctx, b, arrivals, last)
+		b.Again = true // a failed try may have been committed
 		return err
 	})
 	switch {

@@ -75,7 +75,7 @@ const blockingReview = `
 const claimKnown = `
 SELECT p.id, p.caller, p.operation, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.state, p.version,
     coalesce(p.provider_reference, ''), coalesce(p.cause, ''), coalesce(p.detail, ''), p.blocked_by, p.latest_issued_at,
-    coalesce(p.ended_at, 'epoch')
+    coalesce(p.ended_at, 'epoch'), p.origin_topic, p.origin_partition, p.origin_offset
 FROM unnest($1::uuid[], $3::boolean[]) AS u(id, again)
 JOIN settleonce.payments p ON p.id = ANY (ARRAY[u.id])
 WHERE u.again OR NOT EXISTS (SELECT FROM settleonce.open_payments o WHERE o.payment = u.id AND o.lease = $2)
@@ -91,7 +91,13 @@ func (run *claimRun) queueReads(b *pgx.Batch) {
 	if len(run.news) > 0 {
 		b.Queue(claimInsert, run.insertArguments()...).Query(run.scanInserted)
 		ids, namespaces, obligations, hashes := run.places()
-		b.Queue(claimGround, ids, namespaces, obligations, hashes, run.batch.Lease).Query(run.scanGround)
+		ground := claimGround
+		if run.batch.Again {
+			// Rows of an earlier try are visible to everybody: the sweep may take them
+			// over while this try waits for another row, unless they are locked (G2, G11).
+			ground += ` FOR UPDATE OF o`
+		}
+		b.Queue(ground, ids, namespaces, obligations, hashes, run.batch.Lease).Query(run.scanGround)
 	}
 	ids, again := make([]pgtype.UUID, len(run.order)), make([]bool, len(run.order))
 	for j, i := range run.order {
@@ -211,7 +217,8 @@ func (run *claimRun) scanKnown(rows pgx.Rows) error {
 		var id, key, blocked pgtype.UUID
 		var sum []byte
 		if err := rows.Scan(&id, &p.Identity.Caller, &p.Identity.Operation, &key, &sum, &p.Fingerprint.Version, &p.State,
-			&p.Version, &p.ProviderReference, &p.Cause, &p.Detail, &blocked, &p.LatestIssuedAt, &p.EndedAt); err != nil {
+			&p.Version, &p.ProviderReference, &p.Cause, &p.Detail, &blocked, &p.LatestIssuedAt, &p.EndedAt,
+			&p.Origin.Topic, &p.Origin.Partition, &p.Origin.Offset); err != nil {
 			return err
 		}
 		p.ID, p.Identity.Key, p.BlockedBy = id.Bytes, key.Bytes, uuidPointer(blocked)

@@ -123,10 +123,11 @@ func (run *claimRun) reject(i int, p Payment, code payment.Code, detail string, 
 }
 
 // settle notes what became of a new payment: for later repeats in this batch, and
-// for its history, unless an earlier try whose commit was not answered wrote that.
+// for its history, unless an earlier try whose commit was not answered wrote that; a
+// rejection is news even then.
 func (run *claimRun) settle(p Payment) {
 	run.known[p.ID] = p
-	if run.inserted[p.ID] {
+	if run.inserted[p.ID] || p.State == payment.Rejected {
 		run.history = append(run.history, p)
 	}
 }
@@ -145,6 +146,11 @@ func (run *claimRun) judgeRepeat(i int) Outcome {
 		return Outcome{Verdict: Conflicted, Code: payment.CodeIdempotencyConflict}
 	}
 	switch {
+	case p.State == payment.Rejected && run.batch.Again && p.Origin.same(a.Origin):
+		// This very delivery was refused by an earlier try whose commit was not
+		// answered: nobody was told yet.
+		run.reply(i, &p, payment.ReplyRejected, payment.Code(p.Cause), false)
+		return Outcome{Verdict: Rejected, Code: payment.Code(p.Cause)}
 	case p.State == payment.Rejected:
 		run.reply(i, &p, payment.ReplyRejected, payment.Code(p.Cause), true)
 		return Outcome{Verdict: Replayed, Code: payment.Code(p.Cause)}

@@ -18,6 +18,11 @@ type Origin struct {
 	Time time.Time
 }
 
+// same reports whether both are the same record.
+func (o Origin) same(other Origin) bool {
+	return o.Topic == other.Topic && o.Partition == other.Partition && o.Offset == other.Offset
+}
+
 // Payment is what is stored of a payment.
 type Payment struct {
 	ID                uuid.UUID
