@@ -128,8 +128,8 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg}
-	for n := range cfg.Lanes {
-		c.lanes = append(c.lanes, newLane(c, n))
+	for range cfg.Lanes {
+		c.lanes = append(c.lanes, newLane(c))
 	}
 	group, err := cfg.Kafka.NewConsumer(kafka.ConsumerConfig{
 		Group: cfg.Group, Topics: cfg.Topics, Handler: c.route, StartOffset: c.startOffset, StallTimeout: cfg.Stall,

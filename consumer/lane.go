@@ -18,7 +18,7 @@ type lane struct {
 	rest []*kafka.Delivery // taken over and not claimed yet
 }
 
-func newLane(c *Consumer, _ int) *lane { return &lane{c: c, in: make(chan []*kafka.Delivery, 8)} }
+func newLane(c *Consumer) *lane { return &lane{c: c, in: make(chan []*kafka.Delivery, 8)} }
 
 // run claims until ctx ends. What it has not claimed by then is not finished,
 // and is delivered again.
@@ -76,13 +76,13 @@ func (l *lane) claim(ctx context.Context) {
 		return // only when ctx ended
 	}
 	batch := l.rest[:n]
-	permits := permitTimes{before: time.Now()}
+	permits := permitTimes{before: time.Now(), lease: rand.Int64()}
 	crashpoint.Here(crashpoint.ClaimStart)
 	outcomes, ok := l.claimUntilDone(ctx, store.Batch{
-		Arrivals: admission.arrivals, Lease: rand.Int64(), LeaseFor: l.c.rules().Lease,
+		Arrivals: admission.arrivals, Lease: permits.lease, LeaseFor: l.c.rules().Lease,
 		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(), Announce: l.c.cfg.Announce,
 		Group: l.c.cfg.Group, Next: next(batch),
-	}, &permits)
+	})
 	if !ok {
 		admission.release()
 		return
@@ -104,8 +104,7 @@ type permitTimes struct {
 // claimUntilDone claims the batch, again and again while the database does not
 // answer: it fails closed, without a channel call, and nothing behind it is
 // claimed meanwhile. It returns false when ctx ended first.
-func (l *lane) claimUntilDone(ctx context.Context, b store.Batch, permits *permitTimes) ([]store.Outcome, bool) {
-	permits.lease = b.Lease
+func (l *lane) claimUntilDone(ctx context.Context, b store.Batch) ([]store.Outcome, bool) {
 	started := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		outcomes, err := l.c.cfg.Store.Claim(ctx, b)

@@ -164,7 +164,7 @@ func (r *Rules) queryAnswer(l store.Locked, q Check, a payment.Answer) *store.Ch
 		return r.notFound(l, q)
 	case a.Class.EndsPermit():
 		// The question reached nobody: not one of the three (G13).
-		return waited(l, latestOf(a.RetryAfter, time.Second), 30*time.Second)
+		return waited(l, max(a.RetryAfter, time.Second), 30*time.Second)
 	default:
 		return r.counted(l, "query without an answer: "+a.Cause)
 	}
@@ -264,7 +264,7 @@ func (r *Rules) resume(l store.Locked, g Grant) *store.Change {
 	}
 	l.Open = &open
 	if l.Payment.State == payment.Review {
-		return r.watch(l, open, "") // a person was told; nothing automatic sends behind their back
+		return r.watch(l, open) // a person was told; nothing automatic sends behind their back
 	}
 	return r.permit(l, g)
 }
@@ -279,7 +279,7 @@ func (r *Rules) Permitted(g Grant) func(store.Locked) *store.Change {
 		}
 		switch {
 		case l.Payment.State == payment.Review:
-			return r.watch(l, *l.Open, "") // nothing automatic sends behind a person's back
+			return r.watch(l, *l.Open) // nothing automatic sends behind a person's back
 		case l.Open.QueryFirst:
 			return delayed(l, 0) // ask, then send
 		}

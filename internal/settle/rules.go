@@ -237,7 +237,7 @@ func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
 	}
 	open := *l.Open
 	if open.NoMoreSends && l.Payment.State == payment.Review {
-		return r.watch(l, open, a.Cause) // known already
+		return r.watch(l, open) // known already
 	}
 	open.NoMoreSends = true
 	return r.review(l, open, "the provider's answer does not match the payment: "+a.Cause, evidence(a))
@@ -248,7 +248,7 @@ func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
 func (r *Rules) notSent(l store.Locked, p Permit, a payment.Answer) *store.Change {
 	open := *l.Open
 	open.Sends = withoutPermit(l.Open, p)
-	pause := latestOf(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
+	pause := max(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
 	open.Watches++
 	c := &store.Change{Open: released(open, l.Now), Cause: a.Class.String() + ": " + a.Cause}
 	c.Open.NextCheckAt = l.Now.Add(pause)
@@ -279,7 +279,7 @@ func (r *Rules) unanswered(l store.Locked, cause string) *store.Change {
 	open := *l.Open
 	switch {
 	case l.Payment.State == payment.Review:
-		return r.watch(l, open, cause)
+		return r.watch(l, open)
 	case !r.canAsk(l):
 		return r.review(l, open, "no answer, and the channel offers no way to ask: "+cause, "")
 	case open.Queries >= len(payment.Tiers):
@@ -306,7 +306,7 @@ func (r *Rules) canAsk(l store.Locked) bool {
 // until there is evidence.
 func (r *Rules) review(l store.Locked, open store.Open, reason, answer string) *store.Change {
 	if l.Payment.State == payment.Review {
-		return r.watch(l, open, reason)
+		return r.watch(l, open)
 	}
 	open.Watches = 0
 	c := &store.Change{
@@ -319,7 +319,7 @@ func (r *Rules) review(l store.Locked, open store.Open, reason, answer string) *
 
 // watch plans the next look at a payment in review. It leaves no history row:
 // the watch goes on for as long as there is no evidence.
-func (r *Rules) watch(l store.Locked, open store.Open, _ string) *store.Change {
+func (r *Rules) watch(l store.Locked, open store.Open) *store.Change {
 	pause := backoff(open.Watches, r.WatchEvery, r.WatchAtMost)
 	open.Watches++
 	c := &store.Change{Open: released(open, l.Now), Quiet: true}
@@ -346,8 +346,6 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-func latestOf(a, b time.Duration) time.Duration { return max(a, b) }
 
 // backoff doubles from first to longest, with a fifth of jitter, forward only.
 func backoff(round int, first, longest time.Duration) time.Duration {
