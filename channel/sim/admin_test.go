@@ -52,6 +52,17 @@ func TestLedgerEndpoints(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"keys":2,"settled":1,"declined":1,"charges":1,"doubleCharged":0,"declinedAndCharged":0,"executions":2,
 		"requests":2,"queries":1,"redirected":0,"inFlight":0,"maxInFlight":1}`, text)
+	status, text = b.call(http.MethodGet, "/ledger/load", "")
+	require.Equal(t, http.StatusOK, status)
+	var load sim.Load
+	require.NoError(t, json.Unmarshal([]byte(text), &load))
+	require.False(t, load.Since.IsZero())
+	submits, queries := 0, 0
+	for _, s := range load.Seconds {
+		submits, queries = submits+s.Submits, queries+s.Queries
+	}
+	require.Equal(t, []int{2, 1}, []int{submits, queries})
+	require.Len(t, b.charge(r).QueriedAt, 1)
 	status, _ = b.call(http.MethodGet, "/healthz", "")
 	require.Equal(t, http.StatusOK, status)
 }

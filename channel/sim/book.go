@@ -10,7 +10,11 @@ import (
 	"github.com/google/uuid"
 )
 
-const shardCount = 64
+const (
+	shardCount = 64
+	// queriedAtMost bounds the times of queries that are kept of a key.
+	queriedAtMost = 16
+)
 
 // books are the provider's charges by provider key.
 type books struct {
@@ -213,6 +217,9 @@ func (b *books) lookup(key uuid.UUID, rules *Behaviour) (c change, n int, conten
 	}
 	e.Queries++
 	now := time.Now()
+	if len(e.QueriedAt) < queriedAtMost {
+		e.QueriedAt = append(e.QueriedAt, now)
+	}
 	c, found = e.seen(now, rules.VisibilityLag)
 	if rules.QueryReach > 0 && now.Sub(e.FirstAt) > rules.QueryReach {
 		found = false

@@ -60,6 +60,8 @@ type Charge struct {
 	Declined int `json:"declined"`
 	// Queries counts lookups since the server started.
 	Queries int `json:"queries"`
+	// QueriedAt are the times of the first of them, a few at most.
+	QueriedAt []time.Time `json:"queriedAt,omitempty"`
 	// FirstAt and LastAt are the times of the first and latest line about the key.
 	FirstAt time.Time `json:"firstAt"`
 	LastAt  time.Time `json:"lastAt"`

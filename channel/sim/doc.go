@@ -19,5 +19,6 @@
 //
 // Everything the server does is a line in its ledger file, written before the
 // answer leaves, so that killing the process forgets nothing that was answered.
-// GET /ledger streams one line per provider key, GET /ledger/summary counts.
+// GET /ledger streams one line per provider key, GET /ledger/summary counts,
+// GET /ledger/load counts second by second.
 package sim

@@ -59,7 +59,7 @@ func TestLedgerSurvivesARestart(t *testing.T) {
 
 // normal leaves out what a restart may change: time zones and the count of queries.
 func normal(c sim.Charge) sim.Charge {
-	c.FirstAt, c.LastAt, c.Queries = time.Time{}, c.LastAt.UTC().Round(0), 0
+	c.FirstAt, c.LastAt, c.Queries, c.QueriedAt = time.Time{}, c.LastAt.UTC().Round(0), 0, nil
 	if c.SettledAt != nil {
 		at := c.SettledAt.UTC().Round(0)
 		c.SettledAt = &at

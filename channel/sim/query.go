@@ -10,6 +10,7 @@ import (
 // getCharge answers a lookup by provider key.
 func (s *Server) getCharge(w http.ResponseWriter, r *http.Request) {
 	s.queries.Add(1)
+	s.meter.count(0, 1)
 	key, err := uuid.Parse(r.PathValue("key"))
 	if err != nil {
 		failure(http.StatusBadRequest, "invalid_request").send(w)

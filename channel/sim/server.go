@@ -24,6 +24,7 @@ type Server struct {
 	inFlight, maxInFlight atomic.Int64
 	requests, queries     atomic.Int64
 	redirected            atomic.Int64
+	meter                 meter
 
 	stop  chan struct{}
 	close sync.Once
@@ -49,7 +50,7 @@ func NewServer(ledgerPath string, behaviour Behaviour) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{books: opened, stop: make(chan struct{})}
+	s := &Server{books: opened, stop: make(chan struct{}), meter: meter{since: time.Now().UTC()}}
 	s.apply(behaviour)
 	s.mux = s.routes()
 	for key, due := range opened.unsettled() {
@@ -102,6 +103,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /v1/charges/{key}", s.getCharge)
 	mux.HandleFunc("GET /ledger", s.getLedger)
 	mux.HandleFunc("GET /ledger/summary", s.getSummary)
+	mux.HandleFunc("GET /ledger/load", s.getLoad)
 	mux.HandleFunc("GET /admin/behaviour", s.getBehaviour)
 	mux.HandleFunc("PUT /admin/behaviour", s.putBehaviour)
 	mux.HandleFunc("PATCH /admin/behaviour", s.putBehaviour)
@@ -144,6 +146,7 @@ func (s *Server) wait(ctx context.Context, d time.Duration) error {
 
 // enter counts a submit as in flight and returns how many there are.
 func (s *Server) enter() int64 {
+	s.meter.count(1, 0)
 	n := s.inFlight.Add(1)
 	for top := s.maxInFlight.Load(); n > top && !s.maxInFlight.CompareAndSwap(top, n); top = s.maxInFlight.Load() {
 	}
