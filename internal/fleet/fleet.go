@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ type Config struct {
 	Dir string
 	// Kafka is the broker to start: KafkaEmbedded (default) or KafkaApache.
 	Kafka string
+	// Apache says how Apache Kafka is run, as one node or as three; its data is kept
+	// in Dir. Topics get as many copies as there are nodes.
+	Apache apachekafka.Config
 	// Restartable keeps the embedded broker's data on disk, which RestartKafka needs.
 	// Defaults to memory only.
 	Restartable bool
@@ -106,6 +110,9 @@ func (f *Fleet) Brokers() []string { return f.brokers }
 // DSN is the address of the database. It may hold a password.
 func (f *Fleet) DSN() string { return f.dsn }
 
+// Apache is the Apache Kafka that the fleet started; nil if it did not.
+func (f *Fleet) Apache() *apachekafka.Cluster { return f.apache }
+
 // Client is a connection to the broker, closed with the fleet.
 func (f *Fleet) Client() *kafka.Client { return f.client }
 
@@ -163,7 +170,9 @@ func (f *Fleet) startKafka(ctx context.Context) error {
 			return fmt.Errorf("apache kafka cannot be started here: %s; use --kafka embedded", reason)
 		}
 		f.cfg.Say("starting Apache Kafka")
-		cluster, err := apachekafka.Start(ctx, apachekafka.Config{DataDir: filepath.Join(f.cfg.Dir, "kafka")})
+		apache := f.cfg.Apache
+		apache.DataDir = filepath.Join(f.cfg.Dir, "kafka")
+		cluster, err := apachekafka.Start(ctx, apache)
 		if err != nil {
 			return err
 		}
@@ -221,18 +230,27 @@ func (f *Fleet) ensureTopics(ctx context.Context) error {
 
 // runTopics creates the topics as an operator would.
 func (f *Fleet) runTopics(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, f.cfg.Binary, "topics", "ensure")
-	cmd.Env = append(append(clean(os.Environ()), f.cfg.Env...), f.kafkaEnv()...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("create the topics: %w: %s", err, out)
+	_, err := f.Command(ctx, "topics", "ensure")
+	return err
+}
+
+// Command runs the program as an operator would, with the fleet's broker and
+// database, and returns what it printed. The error holds that too.
+func (f *Fleet) Command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, f.cfg.Binary, args...)
+	cmd.Env = append(append(clean(os.Environ()), f.cfg.Env...), append(f.kafkaEnv(), "SETTLEONCE_POSTGRES_DSN="+f.dsn)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("run %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	return nil
+	return string(out), nil
 }
 
 // kafkaEnv are the settings that say where Kafka is.
 func (f *Fleet) kafkaEnv() []string {
 	return []string{
-		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix, "SETTLEONCE_REPLICATION=1",
+		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix,
+		"SETTLEONCE_REPLICATION=" + strconv.Itoa(max(1, f.cfg.Apache.Brokers)),
 	}
 }
 
