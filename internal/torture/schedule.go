@@ -64,7 +64,9 @@ type strike struct {
 	point crashpoint.Point
 	turn  int // of the point
 	kind  sim.Kind
-	lasts time.Duration
+	// channel chooses one of the run's channels, whatever their number.
+	channel int
+	lasts   time.Duration
 }
 
 // pointsOf are the crash points that a role passes.
@@ -133,7 +135,7 @@ func choose(random *rand.Rand, fault Fault, length time.Duration) strike {
 	roles := []string{demo.RoleConsumer, demo.RoleOutbox, demo.RoleReconciler}
 	s := strike{
 		at: time.Duration(random.Int64N(int64(length))), fault: fault, role: roles[random.IntN(len(roles))],
-		kind: kinds[random.IntN(len(kinds))], turn: 1 + random.IntN(20),
+		kind: kinds[random.IntN(len(kinds))], turn: 1 + random.IntN(20), channel: random.IntN(1 << 16),
 		lasts: 300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))),
 	}
 	if fault == Freeze {

@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/demo"
 	"github.com/settleonce/settleonce/payment"
@@ -21,9 +18,10 @@ import (
 
 // tormentor carries a schedule out.
 type tormentor struct {
-	cfg               Config
-	scene             *demo.Scene
-	postgres, channel *proxy
+	cfg      Config
+	scene    *demo.Scene
+	postgres *proxy
+	channels []*provider
 
 	// heavy is held while broker or database are restarted: one at a time.
 	heavy sync.Mutex
@@ -32,13 +30,12 @@ type tormentor struct {
 	struck map[Fault]int
 	points map[string]int
 	failed []string
-	rates  map[sim.Kind]int // that are on, and how many want them
 }
 
 // torment breaks things as scheduled, and returns when all is whole again, with
 // what it saw on the way.
 func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Violation, error) {
-	t.scene, t.rates = scene, map[sim.Kind]int{}
+	t.scene = scene
 	watching, stop := context.WithCancel(ctx)
 	var seen []check.Violation
 	var watch sync.WaitGroup
@@ -92,14 +89,14 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 		defer t.heavy.Unlock()
 		return t.terminate(ctx)
 	case CutPostgres, CutChannel:
-		p := t.stretch(s.fault)
+		p := t.stretch(s)
 		t.scene.Say(string(s.fault))
 		p.sever()
 		pause(ctx, s.lasts)
 		p.mend()
 		return nil
 	case SlowPostgres, SlowChannel:
-		p := t.stretch(s.fault)
+		p := t.stretch(s)
 		p.delayBy(s.lasts / 10)
 		pause(ctx, s.lasts)
 		p.mend()
@@ -113,9 +110,9 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	}
 }
 
-func (t *tormentor) stretch(f Fault) *proxy {
-	if f == CutChannel || f == SlowChannel {
-		return t.channel
+func (t *tormentor) stretch(s strike) *proxy {
+	if s.fault == CutChannel || s.fault == SlowChannel {
+		return t.struckChannel(s).proxy
 	}
 	return t.postgres
 }
@@ -143,63 +140,14 @@ func (t *tormentor) terminate(ctx context.Context) error {
 	return err
 }
 
-// misbehave makes the channel misbehave in one way, in a third of the requests.
-func (t *tormentor) misbehave(ctx context.Context, s strike) error {
-	t.want(s.kind, 1)
-	err := t.setRates(ctx)
-	pause(ctx, s.lasts)
-	t.want(s.kind, -1)
-	if healErr := t.setRates(ctx); err == nil {
-		err = healErr
-	}
-	return err
-}
-
-func (t *tormentor) want(kind sim.Kind, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.rates[kind] += n; t.rates[kind] <= 0 {
-		delete(t.rates, kind)
-	}
-}
-
-// setRates tells the channel which faults are on now. Those that are off get the
-// rate 0: a change adds to what is there.
-func (t *tormentor) setRates(ctx context.Context) error {
-	t.mu.Lock()
-	var rates []string
-	for _, kind := range kinds {
-		rate := "0"
-		if t.rates[kind] > 0 {
-			rate = "0.3"
-		}
-		rates = append(rates, fmt.Sprintf("%q:%s", kind, rate))
-	}
-	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	body := strings.NewReader(`{"rates":{` + strings.Join(rates, ",") + `}}`)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, t.scene.Fleet.SimURL()+"/admin/behaviour", body)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the channel answers %s", response.Status)
-	}
-	return nil
-}
-
 // heal makes everything whole.
 func (t *tormentor) heal(ctx context.Context) {
 	t.postgres.mend()
-	t.channel.mend()
-	if err := t.setRates(ctx); err != nil {
-		t.failed = append(t.failed, "heal the channel: "+err.Error())
+	for _, c := range t.channels {
+		c.proxy.mend()
+		if err := c.setRates(ctx); err != nil {
+			t.failed = append(t.failed, "heal the channel "+c.name+": "+err.Error())
+		}
 	}
 	t.scene.Say("everything is whole again")
 }

@@ -128,10 +128,12 @@ func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, erro
 	if t.postgres, err = newProxy(ctx, dsn.Host); err != nil {
 		return nil, err
 	}
-	if t.channel, err = newProxy(ctx, channel.Host); err != nil {
+	p, err := newProxy(ctx, channel.Host)
+	if err != nil {
 		return nil, err
 	}
-	dsn.Host, channel.Host = t.postgres.address(), t.channel.address()
+	t.channels = append(t.channels, &provider{name: "sim", url: f.SimURL(), proxy: p})
+	dsn.Host, channel.Host = t.postgres.address(), p.address()
 	return []string{
 		"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_CHANNEL_URL=" + channel.String(), "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=5s",
 		"SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s",
@@ -139,7 +141,11 @@ func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, erro
 }
 
 func (t *tormentor) close() {
-	for _, p := range []*proxy{t.postgres, t.channel} {
+	proxies := []*proxy{t.postgres}
+	for _, c := range t.channels {
+		proxies = append(proxies, c.proxy)
+	}
+	for _, p := range proxies {
 		if p != nil {
 			_ = p.close() // the port is free either way
 		}
