@@ -78,6 +78,12 @@ func (s *Scene) Replay(ctx context.Context, n int, pick func(int) int) error {
 	return s.run.player.replay(ctx, n, pick)
 }
 
+// Published is how many records were acknowledged so far.
+func (s *Scene) Published() int {
+	sent, _, _ := s.run.player.progress()
+	return sent
+}
+
 // Say tells whoever watches.
 func (s *Scene) Say(what string) { s.run.crew.say(what) }
 
