@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // The SASL mechanisms that SASL.Mechanism may name.
@@ -19,6 +20,9 @@ const (
 
 // maxPrefix leaves room for the topic's own name: Kafka allows 249 characters.
 const maxPrefix = 200
+
+// maxTopic is Kafka's limit.
+const maxTopic = 249
 
 // Config says which cluster to publish to and as whom. The zero value is not
 // usable: Brokers must name at least one broker. What protects the money is not
@@ -37,6 +41,12 @@ type Config struct {
 	SASL SASL
 	// Prefix stands before the topic's name, "payment.commands". Defaults to none.
 	Prefix string
+	// Topic is the command topic of this caller, without the prefix, where callers
+	// have topics of their own (the consumer's setting command-topics). Defaults to
+	// "payment.commands".
+	Topic string
+	// SigningKey proves who wrote the commands (G12). The zero value signs nothing.
+	SigningKey SigningKey
 	// Attempts times Timeout is how long a command is tried before it is reported
 	// as unknown, whatever the context allows. Defaults to 3.
 	Attempts int
@@ -50,6 +60,9 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = "settleonce-producer"
+	}
+	if c.Topic == "" {
+		c.Topic = payment.NewTopics("").Commands
 	}
 	c.Brokers = append([]string(nil), c.Brokers...)
 	return c
@@ -67,12 +80,17 @@ func (c Config) Validate() error {
 	if len(c.Prefix) > maxPrefix {
 		return fmt.Errorf("topic prefix is %d characters long, use at most %d", len(c.Prefix), maxPrefix)
 	}
-	for _, r := range c.Prefix {
-		if !topicRune(r) {
-			return fmt.Errorf("topic prefix %q holds a %q, use only letters, digits, '.', '_' and '-'", c.Prefix, r)
+	if len(c.Prefix)+len(c.Topic) > maxTopic {
+		return fmt.Errorf("topic %s%s is longer than Kafka's %d characters, shorten it", c.Prefix, c.Topic, maxTopic)
+	}
+	for _, part := range []struct{ what, text string }{{"topic prefix", c.Prefix}, {"topic", c.Topic}} {
+		for _, r := range part.text {
+			if !topicRune(r) {
+				return fmt.Errorf("%s %q holds a %q, use only letters, digits, '.', '_' and '-'", part.what, part.text, r)
+			}
 		}
 	}
-	return nil
+	return c.SigningKey.validate()
 }
 
 func topicRune(r rune) bool {

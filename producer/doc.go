@@ -17,6 +17,8 @@
 //     An [OutboxPublisher] sends it from there, again after every crash, until
 //     Kafka has it. Nothing can be forgotten between the two.
 //
+// Where the consumer asks for signatures, Config.SigningKey signs either way.
+//
 // The answer arrives on the topic payment.replies and, once per change, as a fact
 // on payment.events, both under the same key.
 package producer

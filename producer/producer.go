@@ -20,6 +20,7 @@ type Producer struct {
 	client    *kafka.Client
 	publisher *kafka.Publisher
 	topic     string
+	signing   SigningKey
 	closed    atomic.Bool
 }
 
@@ -40,7 +41,7 @@ func New(cfg Config) (*Producer, error) {
 		client.Close()
 		return nil, fmt.Errorf("configure producer: %w", err)
 	}
-	return &Producer{client: client, publisher: publisher, topic: payment.NewTopics(cfg.Prefix).Commands}, nil
+	return &Producer{client: client, publisher: publisher, topic: cfg.Prefix + cfg.Topic, signing: cfg.SigningKey}, nil
 }
 
 // Ping reaches one of the brokers and authenticates. The error says what to
@@ -88,10 +89,10 @@ func (p *Producer) Close(ctx context.Context) error {
 }
 
 // message wraps a command for Kafka. The ce_id is the payment's id, so that every
-// retry of a command is the same CloudEvent.
+// retry of a command is the same CloudEvent; its signature is the same too.
 func (p *Producer) message(cmd *payment.Command, value []byte) kafka.Message {
 	id := cmd.Identity().PaymentID().String()
-	return kafka.Message{
+	m := kafka.Message{
 		Topic: p.topic,
 		Key:   []byte(cmd.IdempotencyKey.String()),
 		Value: value,
@@ -105,6 +106,8 @@ func (p *Producer) message(cmd *payment.Command, value []byte) kafka.Message {
 			{Key: "content-type", Value: []byte("application/json")},
 		},
 	}
+	p.signing.sign(&m)
+	return m
 }
 
 func validate(cmds []payment.Command) error {
