@@ -27,6 +27,9 @@ const (
 type FencedBatch struct {
 	Producer *FencedProducer
 	Messages []Message
+
+	// places is filled in where it is not nil: one per message.
+	places []Place
 }
 
 // FencedResult answers a FencedBatch.
@@ -180,8 +183,8 @@ func (f *fencedCall) round(ctx context.Context) {
 // exchange sends one request to each leader and takes the answers in.
 func (f *fencedCall) exchange(ctx context.Context, byLeader map[int32][]*chunk) {
 	type outcome struct {
-		chunk *chunk
-		err   error
+		chunk  *chunk
+		answer produced
 	}
 	var mu sync.Mutex
 	var got []outcome
@@ -191,17 +194,17 @@ func (f *fencedCall) exchange(ctx context.Context, byLeader map[int32][]*chunk) 
 			k.encode()
 		}
 		wg.Go(func() {
-			errs := f.client.produce(ctx, f.timeout, chunks)
+			answers := f.client.produce(ctx, f.timeout, chunks)
 			mu.Lock()
 			defer mu.Unlock()
 			for i, k := range chunks {
-				got = append(got, outcome{k, errs[i]})
+				got = append(got, outcome{k, answers[i]})
 			}
 		})
 	}
 	wg.Wait()
 	for _, o := range got {
-		f.settle(o.chunk, o.err)
+		f.settle(o.chunk, o.answer)
 	}
 }
 

@@ -14,22 +14,29 @@ import (
 	"github.com/segmentio/kafka-go/protocol/rawproduce"
 )
 
+// produced is the broker's answer to one chunk: where its first record is, or -1
+// where the answer does not tell, and what went wrong.
+type produced struct {
+	offset int64
+	err    error
+}
+
 // produce sends one request with one record batch per chunk, all led by one
 // broker, and returns the answers in order.
-func (c *Client) produce(ctx context.Context, timeout time.Duration, chunks []*chunk) []error {
+func (c *Client) produce(ctx context.Context, timeout time.Duration, chunks []*chunk) []produced {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	errs := make([]error, len(chunks))
+	out := make([]produced, len(chunks))
 	res, err := c.transport.RoundTrip(ctx, c.addr, produceRequest(timeout, chunks))
 	answer, ok := res.(*produceapi.Response)
 	if err == nil && !ok {
 		err = errLeftOut
 	}
 	if err != nil {
-		for i := range errs {
-			errs[i] = err
+		for i := range out {
+			out[i] = produced{-1, err}
 		}
-		return errs
+		return out
 	}
 	byID := make(map[topicPartition]*produceapi.ResponsePartition, len(chunks))
 	for i := range answer.Topics {
@@ -41,12 +48,12 @@ func (c *Client) produce(ctx context.Context, timeout time.Duration, chunks []*c
 	for i, k := range chunks {
 		p := byID[k.topicPartition]
 		if p == nil {
-			errs[i] = errLeftOut
+			out[i] = produced{-1, errLeftOut}
 			continue
 		}
-		errs[i] = protocolError(p.ErrorCode)
+		out[i] = produced{p.BaseOffset, protocolError(p.ErrorCode)}
 	}
-	return errs
+	return out
 }
 
 // produceRequest gives the broker most of our patience for its replicas, so that
@@ -70,13 +77,16 @@ func produceRequest(timeout time.Duration, chunks []*chunk) *rawproduce.Request 
 }
 
 // settle takes one chunk's answer in.
-func (f *fencedCall) settle(k *chunk, err error) {
-	l := k.producer.lane(k.topicPartition)
+func (f *fencedCall) settle(k *chunk, answer produced) {
+	l, err := k.producer.lane(k.topicPartition), answer.err
 	switch {
 	case err == nil, errors.Is(err, kafkago.DuplicateSequenceNumber):
 		l.next = after(k.sequence, len(k.messages))
 		l.acked = true
 		f.moved = time.Now()
+		if err == nil {
+			f.placed(k, answer.offset)
+		}
 		f.pop(k)
 	case isFence(err, l, k):
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrFenced, err))
@@ -115,6 +125,18 @@ func (f *fencedCall) again(k *chunk, err error) {
 	f.unready++
 	f.client.refresh()
 	f.client.log.Debug().Err(err).Msg("publish not confirmed, sending the same bytes again")
+}
+
+// placed notes where the chunk's records are, for batches that want to know.
+func (f *fencedCall) placed(k *chunk, base int64) {
+	if base < 0 {
+		return
+	}
+	for i, r := range k.refs {
+		if places := f.batches[r.batch].places; places != nil {
+			places[r.message] = Place{Partition: k.partition, Offset: base + int64(i)}
+		}
+	}
 }
 
 func (f *fencedCall) pop(k *chunk) {

@@ -61,8 +61,16 @@ type Publisher struct {
 	producer *FencedProducer // of the flush; nil when a new numbering is needed
 }
 
+// Place is where a record is in its topic.
+type Place struct {
+	Partition int
+	// Offset is -1 where the broker did not tell: it had the record already.
+	Offset int64
+}
+
 type publishCall struct {
 	messages []Message
+	places   []Place // nil where nobody wants to know
 	errs     []error // set before done is closed
 	done     chan struct{}
 }
@@ -106,10 +114,27 @@ func (e PublishErrors) Unwrap() []error {
 // PublishErrors. A message without a key is placed by its value. The messages
 // must not be changed afterwards, also when the call failed.
 func (p *Publisher) Publish(ctx context.Context, msgs ...Message) error {
+	return p.run(ctx, &publishCall{messages: msgs, done: make(chan struct{})})
+}
+
+// PublishPlaced is Publish, and tells where each message is. Places are to be
+// used only where there is no error.
+func (p *Publisher) PublishPlaced(ctx context.Context, msgs ...Message) ([]Place, error) {
+	places := make([]Place, len(msgs))
+	for i := range places {
+		places[i].Offset = -1
+	}
+	if err := p.run(ctx, &publishCall{messages: msgs, places: places, done: make(chan struct{})}); err != nil {
+		return nil, err // after an error the call may still be under way, and fill them in
+	}
+	return places, nil
+}
+
+func (p *Publisher) run(ctx context.Context, call *publishCall) error {
+	msgs := call.messages
 	if len(msgs) == 0 {
 		return nil
 	}
-	call := &publishCall{messages: msgs, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return failAll(len(msgs), err)
 	}
@@ -219,7 +244,7 @@ func (p *Publisher) publish(calls []*publishCall) {
 		}
 		batches := make([]FencedBatch, len(calls))
 		for i, c := range calls {
-			batches[i] = FencedBatch{Producer: p.producer, Messages: c.messages}
+			batches[i] = FencedBatch{Producer: p.producer, Messages: c.messages, places: c.places}
 		}
 		calls = p.outdated(calls, p.client.publishFenced(ctx, batches, p.cfg.Timeout, time.Duration(p.cfg.Attempts)*p.cfg.Timeout))
 		if len(calls) == 0 {

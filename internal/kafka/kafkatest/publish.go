@@ -14,6 +14,7 @@ import (
 func publishChecks() []check {
 	return []check{
 		{"PublishRoundTrip", checkPublishRoundTrip},
+		{"PublishPlaced", checkPublishPlaced},
 		{"Placement", checkPlacement},
 		{"PublishTooLarge", checkPublishTooLarge},
 		{"PublishUnknownTopic", checkPublishUnknownTopic},
@@ -42,6 +43,31 @@ func checkPublishRoundTrip(t *testing.T, s *suite) {
 			require.Equal(t, kafka.Partition([]byte("a"), 4), d.Partition)
 		}
 	}
+}
+
+// A publisher tells where each message is, over several batches of a partition.
+func checkPublishPlaced(t *testing.T, s *suite) {
+	topic := s.topic(t, "placed", 3)
+	p, err := s.client.NewPublisher(kafka.PublisherConfig{})
+	require.NoError(t, err)
+	said := make(map[kafka.Place]string)
+	for batch := range 3 {
+		in := make([]kafka.Message, 20)
+		for i := range in {
+			in[i] = kafka.Message{Topic: topic, Key: fmt.Appendf(nil, "%d", i), Value: fmt.Appendf(nil, "%d-%d", batch, i)}
+		}
+		places, err := p.PublishPlaced(s.context(t), in...)
+		require.NoError(t, err)
+		for i, place := range places {
+			said[place] = string(in[i].Value)
+		}
+	}
+	require.NoError(t, p.Close(s.context(t)))
+	got := make(map[kafka.Place]string)
+	for _, d := range s.join(t, kafka.ConsumerConfig{Topics: []string{topic}}, true).waitFor(t, 60) {
+		got[kafka.Place{Partition: d.Partition, Offset: d.Offset}] = string(d.Value)
+	}
+	require.Equal(t, got, said)
 }
 
 // All three publishers put a key where the Java client's default does, which is
