@@ -21,6 +21,8 @@ type tormentor struct {
 	cfg      Config
 	scene    *demo.Scene
 	postgres *proxy
+	kafka    *proxy
+	losses   *losses
 	channels []*provider
 
 	// heavy is held while broker or database are restarted: one at a time.
@@ -29,6 +31,7 @@ type tormentor struct {
 	mu     sync.Mutex
 	struck map[Fault]int
 	points map[string]int
+	did    map[string]int
 	failed []string
 }
 

@@ -84,6 +84,9 @@ type Report struct {
 	// were reached.
 	Struck map[Fault]int  `json:"struck"`
 	Points map[string]int `json:"crashPoints"`
+	// Effects counts what the faults did where that cannot be taken for granted:
+	// messages that were lost, leaders that moved, leases that others took over.
+	Effects map[string]int `json:"effects"`
 	// Failed are faults that could not be done.
 	Failed []string `json:"notDone,omitempty"`
 }
@@ -100,7 +103,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		cfg.Say(fmt.Sprintf("seed %d; the channel: %s", cfg.Seed, m.name))
 	}
 	cfg.Fleet.Restartable = true
-	t := &tormentor{cfg: cfg, struck: map[Fault]int{}, points: map[string]int{}}
+	t := &tormentor{cfg: cfg, losses: newLosses(), struck: map[Fault]int{}, points: map[string]int{}, did: map[string]int{}}
 	report, err := demo.Run(ctx, demo.Config{
 		Fleet: cfg.Fleet, Commands: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
@@ -112,42 +115,32 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		Disturb: t.torment, AnyReview: m.review,
 	})
 	t.close()
-	return Report{Report: report, Channel: m.name, Struck: t.struck, Points: t.points, Failed: t.failed}, err
+	return Report{Report: report, Channel: m.name, Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
 }
 
 // connect puts proxies between the workers and what they need.
 func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, error) {
-	dsn, err := url.Parse(f.DSN())
+	env, err := t.join(ctx, f)
 	if err != nil {
-		return nil, fmt.Errorf("read the database's address: %w", err)
+		return nil, err
 	}
 	channel, err := url.Parse(f.SimURL())
 	if err != nil {
 		return nil, fmt.Errorf("read the channel's address: %w", err)
-	}
-	if t.postgres, err = newProxy(ctx, dsn.Host); err != nil {
-		return nil, err
 	}
 	p, err := newProxy(ctx, channel.Host)
 	if err != nil {
 		return nil, err
 	}
 	t.channels = append(t.channels, &provider{name: "sim", url: f.SimURL(), proxy: p})
-	dsn.Host, channel.Host = t.postgres.address(), p.address()
-	return []string{
-		"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_CHANNEL_URL=" + channel.String(), "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=5s",
-		"SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s",
-	}, nil
+	channel.Host = p.address()
+	return append(env, "SETTLEONCE_CHANNEL_URL="+channel.String(), "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=5s",
+		"SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s"), nil
 }
 
 func (t *tormentor) close() {
-	proxies := []*proxy{t.postgres}
+	t.leave()
 	for _, c := range t.channels {
-		proxies = append(proxies, c.proxy)
-	}
-	for _, p := range proxies {
-		if p != nil {
-			_ = p.close() // the port is free either way
-		}
+		_ = c.proxy.close() // the port is free either way
 	}
 }

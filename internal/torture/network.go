@@ -1,0 +1,62 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+
+	"github.com/settleonce/settleonce/internal/fleet"
+)
+
+// join puts proxies between the workers and database and broker, and returns the
+// settings that lead there. The fleet itself goes the direct way.
+func (t *tormentor) join(ctx context.Context, f *fleet.Fleet) ([]string, error) {
+	dsn, err := url.Parse(f.DSN())
+	if err != nil {
+		return nil, fmt.Errorf("read the database's address: %w", err)
+	}
+	t.postgres, t.kafka = newPostgresProxy(t.losses), newKafkaProxy(t.losses)
+	if dsn.Host, err = t.postgres.via(ctx, dsn.Host); err != nil {
+		return nil, err
+	}
+	var brokers []string
+	for _, address := range f.Brokers() {
+		own, err := t.kafka.via(ctx, address)
+		if err != nil {
+			return nil, err
+		}
+		brokers = append(brokers, own)
+	}
+	return []string{"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(brokers, ",")}, nil
+}
+
+// leave takes the proxies away again.
+func (t *tormentor) leave() {
+	for _, p := range []*proxy{t.postgres, t.kafka} {
+		if p != nil {
+			_ = p.close() // the port is free either way
+		}
+	}
+}
+
+// effects is what came of the faults.
+func (t *tormentor) effects() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := maps.Clone(t.did)
+	for kind, n := range t.losses.counts() {
+		out[string(kind)] = n
+	}
+	return out
+}
+
+// note counts an effect.
+func (t *tormentor) note(what string, n int) {
+	if n > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.did[what] += n
+	}
+}
