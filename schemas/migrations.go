@@ -26,30 +26,34 @@ type Migration struct {
 }
 
 // Migrate brings the schema "settleonce" of the database to this binary's
-// version and returns the steps it took. It may run from several processes at
-// once: an advisory lock, one per database, lets one of them work. It is safe
-// to repeat.
+// version and returns the steps it took, also with an error. It may run beside
+// live traffic, and from several processes at once: see online. It is safe to
+// repeat, and goes on where a run was stopped.
 func Migrate(ctx context.Context, dsn string) ([]Migration, error) {
-	provider, db, err := migrator(ctx, dsn)
+	files, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	return migrate(ctx, dsn, files, online{}.withDefaults())
+}
+
+func migrate(ctx context.Context, dsn string, files fs.FS, o online) ([]Migration, error) {
+	provider, db, err := migrator(ctx, dsn, files, o)
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
-	results, err := provider.Up(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
-	}
-	steps := make([]Migration, 0, len(results))
-	for _, r := range results {
-		steps = append(steps, Migration{Version: r.Source.Version, Name: r.Source.Path, Applied: true})
-	}
-	return steps, nil
+	return o.up(ctx, provider, db)
 }
 
 // MigrationStatus lists the steps this binary knows and which of them the
 // database has.
 func MigrationStatus(ctx context.Context, dsn string) ([]Migration, error) {
-	provider, db, err := migrator(ctx, dsn)
+	files, err := embedded()
+	if err != nil {
+		return nil, err
+	}
+	provider, db, err := migrator(ctx, dsn, files, online{}.withDefaults())
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +69,21 @@ func MigrationStatus(ctx context.Context, dsn string) ([]Migration, error) {
 	return steps, nil
 }
 
-func migrator(ctx context.Context, dsn string) (*goose.Provider, *sql.DB, error) {
+func embedded() (fs.FS, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded migrations: %w", err)
+	}
+	return files, nil
+}
+
+func migrator(ctx context.Context, dsn string, files fs.FS, o online) (*goose.Provider, *sql.DB, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse the database address: %w", err)
 	}
 	db := stdlib.OpenDB(*config)
-	provider, err := newProvider(ctx, db, config.Database)
+	provider, err := newProvider(ctx, db, config.Database, files, o)
 	if err != nil {
 		db.Close()
 		return nil, nil, err
@@ -79,7 +91,7 @@ func migrator(ctx context.Context, dsn string) (*goose.Provider, *sql.DB, error)
 	return provider, db, nil
 }
 
-func newProvider(ctx context.Context, db *sql.DB, name string) (*goose.Provider, error) {
+func newProvider(ctx context.Context, db *sql.DB, name string, files fs.FS, o online) (*goose.Provider, error) {
 	// goose keeps its version table inside the schema, so the schema comes first.
 	if err := ensureSchema(ctx, db); err != nil {
 		return nil, err
@@ -90,15 +102,15 @@ func newProvider(ctx context.Context, db *sql.DB, name string) (*goose.Provider,
 	}
 	// goose's default lock id is one for all databases of a server: ours is per
 	// database, so that tests and neighbours do not wait for each other.
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(lockID(name)), lock.WithLockTimeout(1, 60))
+	session, err := lock.NewPostgresSessionLocker(lock.WithLockID(lockID(name)), lock.WithLockTimeout(1, turnTries))
 	if err != nil {
 		return nil, fmt.Errorf("prepare the migration lock: %w", err)
 	}
-	steps, err := fs.Sub(migrations, "migrations")
+	locker, err := newOnlineLocker(session, files, o)
 	if err != nil {
-		return nil, fmt.Errorf("read the embedded migrations: %w", err)
+		return nil, err
 	}
-	provider, err := goose.NewProvider("", db, steps, goose.WithStore(store), goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider("", db, files, goose.WithStore(store), goose.WithSessionLocker(locker))
 	if err != nil {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}
@@ -133,17 +145,26 @@ func lockID(database string) int64 {
 
 // Latest is the version that Migrate brings a database to.
 func Latest() (int64, error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("list the embedded migrations: %w", err)
+	versions, err := Versions()
+	if err != nil {
+		return 0, err
 	}
-	var latest int64
-	for _, name := range files {
-		version, err := goose.NumericComponent(name)
-		if err != nil {
-			return 0, fmt.Errorf("read the version of migration %s: %w", name, err)
-		}
-		latest = max(latest, version)
+	return versions[len(versions)-1], nil
+}
+
+// Versions are the numbers of all migrations this binary knows, ascending.
+func Versions() ([]int64, error) {
+	files, err := embedded()
+	if err != nil {
+		return nil, err
 	}
-	return latest, nil
+	known, err := readFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	versions := make([]int64, len(known))
+	for i := range known {
+		versions[i] = known[i].version
+	}
+	return versions, nil
 }
