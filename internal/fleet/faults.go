@@ -30,16 +30,18 @@ func (f *Fleet) RestartPostgres(ctx context.Context, pause time.Duration) error 
 	return f.postgres.Restart(context.WithoutCancel(ctx))
 }
 
-// RestartKafka stops the broker (Apache Kafka by SIGKILL, the embedded one in good
-// order, which is all it survives) and starts it again after the pause.
+// RestartKafka stops the broker (Apache Kafka by SIGKILL, and of three nodes the one
+// that the pause gives by its milliseconds; the embedded one in good order, which is
+// all it survives) and starts it again after the pause.
 func (f *Fleet) RestartKafka(ctx context.Context, pause time.Duration) error {
 	switch {
 	case f.apache != nil:
-		if err := f.apache.Kill(0); err != nil {
+		node := int(pause.Milliseconds()) % len(f.brokers)
+		if err := f.apache.Kill(node); err != nil {
 			return err
 		}
 		sleep(ctx, pause)
-		return f.apache.Restart(context.WithoutCancel(ctx), 0)
+		return f.apache.Restart(context.WithoutCancel(ctx), node)
 	case f.embedded != nil && f.cfg.Restartable:
 		if err := f.embedded.Close(); err != nil {
 			return err
@@ -53,7 +55,7 @@ func (f *Fleet) RestartKafka(ctx context.Context, pause time.Duration) error {
 
 // startEmbedded starts the embedded broker, on the ports it had before.
 func (f *Fleet) startEmbedded() error {
-	cfg := devstack.KafkaConfig{Log: f.cfg.Log}
+	cfg := devstack.KafkaConfig{Log: f.cfg.Log, Brokers: f.cfg.EmbeddedBrokers}
 	if f.cfg.Restartable {
 		cfg.DataDir = filepath.Join(f.cfg.Dir, "kafka")
 	}

@@ -45,6 +45,9 @@ type Config struct {
 	// Restartable keeps the embedded broker's data on disk, which RestartKafka needs.
 	// Defaults to memory only.
 	Restartable bool
+	// EmbeddedBrokers is how many brokers the embedded cluster shows; MoveLeaders needs
+	// several. Defaults to 1.
+	EmbeddedBrokers int
 	// Brokers are used instead of starting any.
 	Brokers []string
 	// DSN is a database to use instead of a private server.
