@@ -33,6 +33,10 @@ type Config struct {
 	// Brokers is 1 or 3. With three, topics have three replicas and need two of them to accept a
 	// record (min.insync.replicas), as in production. Defaults to 1.
 	Brokers int
+	// Controller runs one more node that is the only controller, so that metadata goes on whatever
+	// happens to the brokers. Defaults to false: every broker is a controller too, and without a majority
+	// of them nothing about the cluster can change.
+	Controller bool
 	// DataDir keeps the nodes' data over a restart. Defaults to a temporary folder that Stop removes.
 	DataDir string
 	// Heap bounds each JVM's heap, in Java's notation. Defaults to "512m" for one node, "384m" for three.
@@ -82,7 +86,9 @@ type Cluster struct {
 	dir   string
 	owned bool // dir is ours to remove
 	lock  *folderlock.Lock
-	nodes []*node
+	nodes []*node // the brokers
+	// controller is the node that only controls; nil where the brokers do.
+	controller *node
 }
 
 // Start runs the nodes, fetching the jars at the first start on a machine. It returns once all of them
@@ -132,15 +138,21 @@ func (c *Cluster) openFolder() error {
 }
 
 func (c *Cluster) startNodes(ctx context.Context, vm jvm) error {
-	ports, err := childproc.FreePorts(ctx, 2*c.cfg.Brokers)
+	ports, err := childproc.FreePorts(ctx, 2*(c.cfg.Brokers+1))
 	if err != nil {
 		return err
 	}
-	for id := 1; id <= c.cfg.Brokers; id++ {
-		c.nodes = append(c.nodes, &node{
+	for id := 1; id <= c.cfg.Brokers+1; id++ {
+		n := &node{
 			id: id, jvm: vm, port: ports[2*id-2], controllerPort: ports[2*id-1],
 			dir: filepath.Join(c.dir, fmt.Sprintf("node-%d", id)),
-		})
+		}
+		switch {
+		case id <= c.cfg.Brokers:
+			c.nodes = append(c.nodes, n)
+		case c.cfg.Controller:
+			c.controller = n
+		}
 	}
 	cluster, err := clusterID(c.dir)
 	if err != nil {
@@ -149,7 +161,7 @@ func (c *Cluster) startNodes(ctx context.Context, vm jvm) error {
 	ctx, cancel := c.startContext(ctx)
 	defer cancel()
 	var group errgroup.Group
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		group.Go(func() error {
 			if err := n.prepare(ctx, cluster, c.properties(n)); err != nil {
 				return err
@@ -163,6 +175,14 @@ func (c *Cluster) startNodes(ctx context.Context, vm jvm) error {
 func (c *Cluster) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.cfg.StartTimeout,
 		fmt.Errorf("apache kafka did not start within %s", c.cfg.StartTimeout))
+}
+
+// all are the nodes, the one that only controls among them.
+func (c *Cluster) all() []*node {
+	if c.controller == nil {
+		return c.nodes
+	}
+	return append(slices.Clone(c.nodes), c.controller)
 }
 
 // Brokers are the addresses to bootstrap from, in the order of the nodes.
@@ -180,7 +200,17 @@ func (c *Cluster) Kill(i int) error {
 	return c.nodes[i].proc.Kill()
 }
 
-// Restart starts node i again, counted from 0, on its old ports and data, after Kill. It returns once
+// Shutdown ends node i, counted from 0, in good order: it gives its leaderships away first. It is killed
+// at the end of ctx.
+func (c *Cluster) Shutdown(ctx context.Context, i int) error {
+	c.cfg.Log.Info().Int("node", c.nodes[i].id).Msg("stopping a node of Apache Kafka")
+	return c.nodes[i].stop(ctx)
+}
+
+// ID is the id of node i, counted from 0, among the brokers.
+func (c *Cluster) ID(i int) int { return c.nodes[i].id }
+
+// Restart starts node i again, counted from 0, on its old ports and data, after Kill or Shutdown. It returns once
 // the node accepts clients.
 func (c *Cluster) Restart(ctx context.Context, i int) error {
 	ctx, cancel := c.startContext(ctx)
@@ -201,7 +231,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		// Nodes that leave together may wait for a quorum that is gone; killing them is no failure.
 		group.Go(func() error { return n.stop(ctx) })
 	}
-	errs := []error{group.Wait(), c.lock.Release()}
+	errs := []error{group.Wait()}
+	if c.controller != nil {
+		errs = append(errs, c.controller.stop(ctx)) // last: brokers ask it whether they may go
+	}
+	errs = append(errs, c.lock.Release())
 	if c.owned {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
@@ -210,14 +244,29 @@ func (c *Cluster) Stop(ctx context.Context) error {
 
 // properties is the server.properties of one node.
 func (c *Cluster) properties(n *node) string {
-	voters := make([]string, 0, len(c.nodes))
-	for _, v := range c.nodes {
+	controllers := c.nodes
+	if c.controller != nil {
+		controllers = []*node{c.controller}
+	}
+	voters := make([]string, 0, len(controllers))
+	for _, v := range controllers {
 		voters = append(voters, fmt.Sprintf("%d@%s", v.id, v.controllerAddress()))
 	}
 	all := baseProperties(len(c.nodes))
 	all["node.id"] = strconv.Itoa(n.id)
-	all["listeners"] = "PLAINTEXT://" + n.address() + ",CONTROLLER://" + n.controllerAddress()
 	all["controller.quorum.voters"] = strings.Join(voters, ",")
+	switch c.controller {
+	case nil:
+		all["process.roles"] = "broker,controller"
+		all["listeners"] = "PLAINTEXT://" + n.address() + ",CONTROLLER://" + n.controllerAddress()
+	case n:
+		all["process.roles"] = "controller"
+		all["listeners"] = "CONTROLLER://" + n.controllerAddress()
+		delete(all, "inter.broker.listener.name")
+	default:
+		all["process.roles"] = "broker"
+		all["listeners"] = "PLAINTEXT://" + n.address()
+	}
 	all["log.dirs"] = filepath.Join(n.dir, "data")
 	maps.Copy(all, c.cfg.Settings)
 	lines := make([]string, 0, len(all))
@@ -233,7 +282,6 @@ func (c *Cluster) properties(n *node) string {
 func baseProperties(brokers int) map[string]string {
 	copies, insync := strconv.Itoa(brokers), strconv.Itoa(brokers/2+1)
 	return map[string]string{
-		"process.roles":                                    "broker,controller",
 		"controller.listener.names":                        "CONTROLLER",
 		"inter.broker.listener.name":                       "PLAINTEXT",
 		"listener.security.protocol.map":                   "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

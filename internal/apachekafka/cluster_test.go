@@ -107,11 +107,28 @@ func TestThreeNodesSurviveOne(t *testing.T) {
 	require.NoError(t, c.Kill(1))
 	produce(t, cl, "meanwhile")
 	require.NoError(t, c.Restart(t.Context(), 1))
+	require.NoError(t, c.Shutdown(t.Context(), 2))
 	produce(t, cl, "after")
+	require.NoError(t, c.Restart(t.Context(), 2))
 	got := consume(t, client(t, c, kgo.ConsumeTopics("kept")), 3)
 	for _, want := range []string{"before", "meanwhile", "after"} {
 		require.Contains(t, got, want)
 	}
+}
+
+//nolint:paralleltest // Two JVMs at once are more than a small machine should be asked for.
+func TestControllerOfItsOwn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two JVMs take 15 seconds")
+	}
+	c := start(t, apachekafka.Config{Controller: true})
+	require.Len(t, c.Brokers(), 1)
+	cl := client(t, c)
+	createTopic(t, cl, "kept")
+	require.NoError(t, c.Kill(0))
+	require.NoError(t, c.Restart(t.Context(), 0))
+	produce(t, cl, "after")
+	require.Equal(t, "after", consume(t, client(t, c, kgo.ConsumeTopics("kept")), 1))
 }
 
 func TestConfigRefusals(t *testing.T) {
