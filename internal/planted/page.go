@@ -1,0 +1,67 @@
+package planted
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+//go:generate go run ./run -docs ../../docs/planted.md
+
+// Page is docs/planted.md: every bug, with what catches it, and the guards that
+// have none.
+func Page() string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, bug := range Bugs() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` `%s` | %s |\n", bug.Name, bug.Guarantee, bug.What, bug.File, bug.Guard, strings.Join(caughtBy(&bug), "; "))
+	}
+	b.WriteString(tail)
+	var guards []string
+	for guard := range exempt {
+		guards = append(guards, guard)
+	}
+	slices.Sort(guards)
+	for _, guard := range guards {
+		file, name, _ := strings.Cut(guard, " ")
+		fmt.Fprintf(&b, "- `%s` `%s`: %s.\n", file, name, exempt[guard])
+	}
+	return b.String()
+}
+
+const head = `# Planted bugs
+
+<!-- Written by ` + "`go generate ./internal/planted`" + `: change the list there. -->
+
+A net that was never seen to catch anything proves nothing. Each line is one guard of [the guarantees](guarantees.md) taken out of the code, and
+what notices: a torture run with these flags, a check of [the model](model.md) with the same rule left out, or a test. ` + "`make planted`" + ` plants each
+bug in a copy of the tree, alone, and fails when one is missed; ` + "`make planted BUG=name`" + ` plants one, ` + "`BUG=G5`" + ` those of a guarantee. A torture run
+must report the guarantee itself (or one that the same bug breaks visibly), a test must fail, not just not build. The model checks the rule, not
+the code; that the code has the rule is what the test or the run beside it shows.
+
+Where only a test is named, the window is too narrow for a random run, or a second guard makes up for the first: both are in place so that neither is
+trusted alone.
+
+| bug | breaks | what the code does then | guard | caught by |
+|---|---|---|---|---|
+`
+
+const tail = `
+## Guards without a bug
+
+`
+
+// caughtBy names the catchers of a bug.
+func caughtBy(b *Bug) []string {
+	var out []string
+	if b.Torture != "" {
+		out = append(out, "`settleonce torture "+b.Torture+"`")
+	}
+	if b.Model != "" {
+		out = append(out, "model `"+b.Model+"`")
+	}
+	if b.Test != "" {
+		out = append(out, "test `"+strings.ReplaceAll(b.Test, "|", "` `")+"`")
+	}
+	return out
+}
