@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -55,51 +54,4 @@ func ids(brokers []int32) []int {
 		out = append(out, int(id))
 	}
 	return out
-}
-
-// MoveLeader makes a broker the leader of a partition that it has a copy of: it
-// becomes the preferred one, and is elected. Copies stay where they are. It may
-// fail while the broker is not in sync.
-func (c *Client) MoveLeader(ctx context.Context, topic string, partition, broker int) error {
-	all, err := c.Replicas(ctx, topic)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all, func(r Replicas) bool { return r.Partition == partition })
-	if i < 0 || !slices.Contains(all[i].Brokers, broker) {
-		return fmt.Errorf("move the leader of %s/%d: broker %d has no copy of it", topic, partition, broker)
-	}
-	order := append([]int{broker}, slices.DeleteFunc(slices.Clone(all[i].Brokers), func(id int) bool { return id == broker })...)
-	lib, done := c.fresh(topic)
-	defer done()
-	assigned, err := lib.AlterPartitionReassignments(ctx, &kafkago.AlterPartitionReassignmentsRequest{
-		Topic: topic, Timeout: requestTimeout,
-		Assignments: []kafkago.AlterPartitionReassignmentsRequestAssignment{{PartitionID: partition, BrokerIDs: order}},
-	})
-	if err == nil {
-		err = assigned.Error
-		for _, p := range assigned.PartitionResults {
-			err = errors.Join(err, p.Error)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("prefer broker %d for %s/%d: %w", broker, topic, partition, err)
-	}
-	return electPreferred(ctx, lib, topic, partition)
-}
-
-func electPreferred(ctx context.Context, lib *kafkago.Client, topic string, partition int) error {
-	elected, err := lib.ElectLeaders(ctx, &kafkago.ElectLeadersRequest{Topic: topic, Partitions: []int{partition}, Timeout: requestTimeout})
-	if err == nil {
-		err = elected.Error
-		for _, p := range elected.PartitionResults {
-			if !errors.Is(p.Error, kafkago.ElectionNotNeeded) {
-				err = errors.Join(err, p.Error)
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("elect the leader of %s/%d: %w", topic, partition, err)
-	}
-	return nil
 }
