@@ -115,7 +115,10 @@ const (
 	DeadStale         DeadLetterReason = "stale"          // older than the window (G14)
 	DeadUnstorable    DeadLetterReason = "unstorable"     // the database refuses its content
 	DeadForeignCaller DeadLetterReason = "foreign_caller" // the topic is not this caller's (G12)
+	DeadBadSignature  DeadLetterReason = "bad_signature"  // not proven to be this caller's (G12)
 	DeadNullValue     DeadLetterReason = "null_value"     // a record without a value
+	DeadNoID          DeadLetterReason = "no_id"          // an inbox's message without a usable ce_id
+	DeadHandlerFailed DeadLetterReason = "handler_failed" // an inbox's handler went on failing
 )
 
 // Topics are the topic names, each with the configured prefix.
