@@ -43,22 +43,42 @@ func checkStart(ctx context.Context, w *worker) error {
 	return requireTopics(ctx, w.kafka, w.cfg, w.log)
 }
 
-// checkMigrations wants the database at exactly this binary's version.
+// checkMigrations wants every migration this binary knows. Newer ones may be
+// there too: the database is migrated first and the processes are rolled after
+// it, so for a while the older binary runs on the newer schema, unless a migration
+// said that it cannot.
 func checkMigrations(ctx context.Context, pool *pgxpool.Pool) error {
-	var have int64
-	err := pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM settleonce.schema_migrations WHERE is_applied`).Scan(&have)
-	if err != nil {
-		return explainPostgres(fmt.Errorf("read the database's version: %w", err))
-	}
-	want, err := schemas.Latest()
+	known, err := schemas.Versions()
 	if err != nil {
 		return err
 	}
+	newest := known[len(known)-1]
+	var have int64
+	var missing []int64
+	err = pool.QueryRow(ctx, `SELECT coalesce(max(version_id), 0), ARRAY(SELECT k FROM unnest($1::bigint[]) AS k
+		WHERE NOT EXISTS (SELECT FROM settleonce.schema_migrations m WHERE m.version_id = k AND m.is_applied) ORDER BY k)
+		FROM settleonce.schema_migrations WHERE is_applied`, known).Scan(&have, &missing)
 	switch {
-	case have < want:
-		return fmt.Errorf("the database is at version %d and this binary needs %d: run `settleonce migrate` first", have, want)
-	case have > want:
-		return fmt.Errorf("the database is at version %d and this binary knows %d only: deploy a newer binary", have, want)
+	case err != nil:
+		return explainPostgres(fmt.Errorf("read the database's version: %w", err))
+	case len(missing) > 0 && have < newest:
+		return fmt.Errorf("the database is at version %d and this binary needs %d: run `settleonce migrate` first", have, newest)
+	case len(missing) > 0:
+		return fmt.Errorf("the database lacks the migrations %v of this binary: run `settleonce migrate` first", missing)
+	case have == newest:
+		return nil
+	}
+	return checkOldest(ctx, pool, have, newest)
+}
+
+// checkOldest asks a newer schema whether this binary may run on it.
+func checkOldest(ctx context.Context, pool *pgxpool.Pool, have, newest int64) error {
+	var oldest int64
+	if err := pool.QueryRow(ctx, `SELECT oldest_binary FROM settleonce.installation`).Scan(&oldest); err != nil {
+		return explainPostgres(fmt.Errorf("read which binaries may run on the database: %w", err))
+	}
+	if oldest > newest {
+		return fmt.Errorf("the database is at version %d, and no longer for binaries that know %d only: deploy a newer binary", have, newest)
 	}
 	return nil
 }
