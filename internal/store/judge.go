@@ -141,7 +141,7 @@ func (run *claimRun) judgeRepeat(i int) Outcome {
 		p.LatestIssuedAt, run.issued[p.ID] = a.Command.IssuedAt, a.Command.IssuedAt
 		run.known[p.ID] = p
 	}
-	if p.Fingerprint != a.Fingerprint {
+	if !p.Fingerprint.Matches(&a.Command, a.Fingerprint) {
 		run.reply(i, &p, payment.ReplyConflict, payment.CodeIdempotencyConflict, false)
 		return Outcome{Verdict: Conflicted, Code: payment.CodeIdempotencyConflict}
 	}
