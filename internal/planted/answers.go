@@ -39,7 +39,7 @@ var answers = []Bug{
 		Name: "conflicts-not-compared", Guarantee: "G8",
 		What: "other content under a known key is answered as a repeat",
 		File: "internal/store/judge.go", Guard: "claimRun.judgeRepeat",
-		Old:     "if p.Fingerprint != a.Fingerprint {",
+		Old:     "if !p.Fingerprint.Matches(&a.Command, a.Fingerprint) {",
 		New:     "if p.ID != run.ids[i] {",
 		Torture: "--seed 8 --payments 400 --faults replay", Model: "settle -DCONTENT=0 -DREPLAY",
 	},

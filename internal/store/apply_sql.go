@@ -186,7 +186,7 @@ func (w *changes) queueReviews(b *pgx.Batch) {
 	for i := range w.closed {
 		c := &w.closed[i]
 		b.Queue(`UPDATE settleonce.review_items SET closed_at = clock_timestamp(), resolution = $2, actor = $3
-			WHERE payment = $1 AND kind = 'unresolved' AND closed_at IS NULL`, pgUUID(c.id), c.resolution, c.actor)
+			WHERE payment = $1 AND kind IN ('unresolved', 'imported') AND closed_at IS NULL`, pgUUID(c.id), c.resolution, c.actor)
 	}
 	for i := range w.reviews {
 		r := &w.reviews[i]
