@@ -24,12 +24,16 @@ type AdapterConfig struct {
 	Capabilities channel.Capabilities
 	// MaxIdle bounds the connections kept between calls. Defaults to that of wire.Config.
 	MaxIdle int
+	// Callbacks verifies what the server sends back. Without a secret nothing is
+	// accepted.
+	Callbacks channel.CallbackSigning
 }
 
 // Adapter speaks to a Server as an adapter speaks to its provider.
 type Adapter struct {
 	capabilities channel.Capabilities
 	client       *wire.Client
+	callbacks    channel.CallbackSigning
 }
 
 var _ channel.Adapter = (*Adapter)(nil)
@@ -43,7 +47,7 @@ func NewAdapter(config AdapterConfig) (*Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make sandbox adapter: %w", err)
 	}
-	return &Adapter{capabilities: config.Capabilities, client: client}, nil
+	return &Adapter{capabilities: config.Capabilities, client: client, callbacks: config.Callbacks}, nil
 }
 
 // Close closes the idle connections.

@@ -227,6 +227,18 @@ func (b *books) lookup(key uuid.UUID, rules *Behaviour) (c change, n int, conten
 	return c, e.Queries, e.Content, found
 }
 
+// get returns a copy of a charge.
+func (b *books) get(key uuid.UUID) (Charge, bool) {
+	s := b.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, found := s.entries[key]
+	if !found {
+		return Charge{}, false
+	}
+	return e.Charge, true
+}
+
 // each calls f with a copy of every charge, one shard at a time in no order,
 // until it returns false.
 func (b *books) each(f func(Charge) bool) {

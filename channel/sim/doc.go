@@ -15,6 +15,14 @@
 // as a rule (POST /admin/faults), by the last two digits of the amount where
 // Behaviour.AmountFaults is set (see AmountFault), or by rate (Behaviour.Rates).
 //
+// # Callbacks
+//
+// With a target (PUT /admin/callbacks, or Config.Callbacks) the server sends a
+// signed callback after each execution and settlement, and again until it is
+// acknowledged. Faults whose name begins with callback_ spoil them: missing,
+// duplicate, late, early (before its own answer), reordered, forged, stale,
+// opposite, of a wrong amount, garbage. GET /admin/callbacks counts.
+//
 // # Ledger
 //
 // Everything the server does is a line in its ledger file, written before the

@@ -103,6 +103,8 @@ var kinds = []Kind{
 	Late, Forgotten, LookupLag,
 	LostAnswer, Hangup, ErrorAfter, Slow, Garbage, Truncated, WrongKey, NoEcho,
 	QueryError, QueryLost, QuerySlow, QueryGarbage, QueryHidden, QueryThrottled, QueryAccountRefused,
+	CallbackMissing, CallbackDuplicate, CallbackLate, CallbackEarly, CallbackReordered,
+	CallbackForged, CallbackStale, CallbackOpposite, CallbackWrongAmount, CallbackGarbage,
 }
 
 // Kinds returns every kind of fault.
@@ -182,6 +184,8 @@ var amountFaults = map[int64]Kind{
 	21: Late, 22: LookupLag,
 	31: LostAnswer, 32: Hangup, 33: ErrorAfter, 34: Slow, 35: Garbage, 36: Truncated, 37: WrongKey, 38: NoEcho,
 	41: QueryError, 42: QueryLost, 43: QuerySlow, 44: QueryGarbage, 45: QueryHidden,
+	51: CallbackMissing, 52: CallbackDuplicate, 53: CallbackLate, 54: CallbackEarly, 55: CallbackReordered,
+	56: CallbackForged, 57: CallbackStale, 58: CallbackOpposite, 59: CallbackWrongAmount, 60: CallbackGarbage,
 }
 
 // AmountFault is the fault that an amount stands for where Behaviour.AmountFaults

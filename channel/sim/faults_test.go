@@ -99,6 +99,9 @@ func TestEveryKindOfFaultIsTested(t *testing.T) {
 		for _, tt := range faultCases {
 			tested = tested || strings.Contains(tt.script, string(kind))
 		}
+		for _, tt := range callbackCases {
+			tested = tested || strings.Contains(tt.script, string(kind))
+		}
 		for _, other := range elsewhere {
 			tested = tested || kind == other
 		}

@@ -25,6 +25,9 @@ type Config struct {
 	LedgerPath string
 	// Behaviour is what the server does at first.
 	Behaviour Behaviour
+	// Callbacks says where callbacks go at first; PUT /admin/callbacks changes it.
+	// Defaults to nowhere.
+	Callbacks CallbackTarget
 	// Ready, if set, is called once with the server and its address when it listens.
 	Ready func(s *Server, addr net.Addr)
 }
@@ -35,6 +38,9 @@ func Run(ctx context.Context, config Config) error {
 	server, err := NewServer(config.LedgerPath, config.Behaviour)
 	if err != nil {
 		return fmt.Errorf("open sandbox channel: %w", err)
+	}
+	if err := server.SetCallbacks(config.Callbacks); err != nil {
+		return errors.Join(err, server.Close())
 	}
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cmp.Or(config.Addr, "127.0.0.1:8090"))

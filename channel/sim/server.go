@@ -20,6 +20,7 @@ type Server struct {
 	live  atomic.Pointer[settings]
 	rules ruleBook
 	mux   *http.ServeMux
+	news  *newsroom
 
 	inFlight, maxInFlight atomic.Int64
 	requests, queries     atomic.Int64
@@ -50,11 +51,11 @@ func NewServer(ledgerPath string, behaviour Behaviour) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{books: opened, stop: make(chan struct{}), meter: meter{since: time.Now().UTC()}}
+	s := &Server{books: opened, news: newNewsroom(), stop: make(chan struct{}), meter: meter{since: time.Now().UTC()}}
 	s.apply(behaviour)
 	s.mux = s.routes()
 	for key, due := range opened.unsettled() {
-		s.settleIn(key, time.Until(due))
+		s.settleIn(nil, key, time.Until(due))
 	}
 	return s, nil
 }
@@ -91,11 +92,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 func (s *Server) Close() error {
 	s.halt()
 	s.tasks.Wait()
+	s.news.client.CloseIdleConnections()
 	return s.books.journal.close()
 }
 
 // halt ends every wait: held requests are dropped.
-func (s *Server) halt() { s.close.Do(func() { close(s.stop) }) }
+func (s *Server) halt() {
+	s.close.Do(func() {
+		close(s.stop)
+		s.news.cut()
+	})
+}
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -110,16 +117,18 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /admin/faults", s.postFaults)
 	mux.HandleFunc("GET /admin/faults", s.getFaults)
 	mux.HandleFunc("DELETE /admin/faults", s.deleteFaults)
+	mux.HandleFunc("GET /admin/callbacks", s.getCallbacks)
+	mux.HandleFunc("PUT /admin/callbacks", s.putCallbacks)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "ok") })
 	return mux
 }
 
 // settleIn settles a charge in processing after the duration, unless the server
 // is closed before; the next process goes on with it then.
-func (s *Server) settleIn(key uuid.UUID, d time.Duration) {
+func (s *Server) settleIn(p plan, key uuid.UUID, d time.Duration) {
 	s.tasks.Go(func() {
-		if s.wait(context.Background(), d) == nil {
-			_ = s.books.settle(key) // a broken ledger tells itself with the next charge
+		if s.wait(context.Background(), d) == nil && s.books.settle(key) == nil { // a broken ledger tells itself with the next charge
+			s.tellSettled(p, key)
 		}
 	})
 }

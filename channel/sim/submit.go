@@ -91,8 +91,9 @@ func (s *Server) take(ctx context.Context, sub *submit, inFlight int64) reply {
 		return failure(http.StatusInternalServerError, "ledger_unavailable")
 	}
 	if result.settleIn > 0 {
-		s.settleIn(sub.key, result.settleIn)
+		s.settleIn(sub.plan, sub.key, result.settleIn)
 	}
+	s.tell(sub.plan, sub.key, &sub.content, result)
 	return s.answer(ctx, sub, result)
 }
 
