@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	_ "embed" // for outbox.sql
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -95,7 +97,9 @@ type outboxRow struct {
 	id            uuid.UUID
 	aggregateType string
 	aggregateID   string
+	ceType        string
 	payload       []byte
+	createdAt     time.Time // of rows that were read
 }
 
 func newOutboxRow(cmd payment.Command) (outboxRow, error) {
@@ -106,6 +110,7 @@ func newOutboxRow(cmd payment.Command) (outboxRow, error) {
 		id:            cmd.Identity().PaymentID(),
 		aggregateType: outboxTopic(),
 		aggregateID:   cmd.IdempotencyKey.String(),
+		ceType:        commandType,
 		payload:       cmd.AppendJSON(nil),
 	}, nil
 }
@@ -116,15 +121,28 @@ func outboxTopic() string { return payment.NewTopics("").Commands }
 
 // args are strings and bytes only, which every driver can send.
 func (r *outboxRow) args() []any {
-	return []any{r.id.String(), r.aggregateType, r.aggregateID, commandType, r.payload}
+	return []any{r.id.String(), r.aggregateType, r.aggregateID, r.ceType, r.payload}
 }
 
-// command reads the row back. The error is a sentence on why the row cannot be
-// published as it is.
-func (r *outboxRow) command() (payment.Command, error) {
-	if r.aggregateType != outboxTopic() {
-		return payment.Command{}, fmt.Errorf("aggregatetype is %+q, only %q is published from here", r.aggregateType, outboxTopic())
+// message is what the row is published as. The error is a sentence on why it
+// cannot be, as it is.
+func (r *outboxRow) message(p *Producer) (kafka.Message, error) {
+	if r.aggregateType == outboxTopic() {
+		cmd, err := r.command()
+		if err != nil {
+			return kafka.Message{}, err
+		}
+		return p.message(&cmd, r.payload), nil
 	}
+	m := Message{ID: r.id, Topic: r.aggregateType, Key: r.aggregateID, Type: r.ceType, Payload: r.payload}
+	if err := m.Validate(); err != nil {
+		return kafka.Message{}, fmt.Errorf("aggregatetype is %+q, and the row is no message of yours: %w", r.aggregateType, err)
+	}
+	return p.wrap(&m, r.createdAt), nil
+}
+
+// command reads the row back.
+func (r *outboxRow) command() (payment.Command, error) {
 	cmd, err := payment.DecodeCommand(r.payload)
 	if err != nil {
 		return payment.Command{}, err

@@ -1,12 +1,12 @@
--- The outbox of payment commands, in the upstream service's own database. It is
+-- The outbox of payment commands and of the service's own messages, in the upstream service's own database. It is
 -- safe to run again. Columns follow Debezium's outbox convention.
 CREATE SCHEMA IF NOT EXISTS settleonce_outbox;
 
 CREATE TABLE IF NOT EXISTS settleonce_outbox.commands (
     seq           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id            uuid        NOT NULL,                  -- the payment's id, the same in every retry of a command
+    id            uuid        NOT NULL,                  -- becomes ce_id: a command's is its payment's id
     aggregatetype text        NOT NULL,                  -- topic, without its prefix
-    aggregateid   text        NOT NULL,                  -- Kafka key: the idempotencyKey
+    aggregateid   text        NOT NULL,                  -- Kafka key: a command's is its idempotencyKey
     type          text        NOT NULL,                  -- CloudEvents type
     payload       bytea       NOT NULL,                  -- the command as JSON, in UTF-8 whatever the database's encoding
     created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -15,9 +15,9 @@ import (
 // connection. The scan starts at the oldest row every time: a remembered position
 // would pass over a row whose transaction committed late.
 const (
-	claimSQL = `SELECT seq, aggregatetype, aggregateid, payload FROM settleonce_outbox.commands
+	claimSQL = `SELECT seq, id, aggregatetype, aggregateid, type, payload, created_at FROM settleonce_outbox.commands
 WHERE parked_reason IS NULL AND seq <> ALL($2::bigint[]) ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED`
-	reclaimSQL = `SELECT seq, aggregatetype, aggregateid, payload FROM settleonce_outbox.commands
+	reclaimSQL = `SELECT seq, id, aggregatetype, aggregateid, type, payload, created_at FROM settleonce_outbox.commands
 WHERE parked_reason IS NULL AND seq = ANY($2::bigint[]) ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED`
 	deleteSQL = `DELETE FROM settleonce_outbox.commands WHERE seq = ANY($1::bigint[])`
 	parkSQL   = `UPDATE settleonce_outbox.commands SET parked_reason = $2 WHERE seq = $1`
@@ -77,7 +77,7 @@ func (c OutboxConfig) Validate() error {
 	return nil
 }
 
-// OutboxPublisher sends what EnqueueTx stored: at least once, oldest first, and
+// OutboxPublisher sends what EnqueueTx and EnqueueMessageTx stored: at least once, oldest first, and
 // deletes a row once all in-sync replicas have its command. Any number may run on
 // one table; each row is handled by one of them at a time.
 //
@@ -88,7 +88,7 @@ func (c OutboxConfig) Validate() error {
 // and of different keys for one obligation the time of the intent decides, not
 // that of the arrival (G15).
 //
-// A row that is no command (written by hand) is parked: parked_reason says why,
+// A row that is neither (written by hand) is parked: parked_reason says why,
 // the others go on. Correct the row and set parked_reason to null to go on with it.
 type OutboxPublisher struct {
 	pool     *pgxpool.Pool

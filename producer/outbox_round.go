@@ -65,7 +65,7 @@ func (o *OutboxPublisher) claim(ctx context.Context, tx pgx.Tx) ([]outboxRow, er
 	}
 	rows, err := pgx.CollectRows(found, func(r pgx.CollectableRow) (outboxRow, error) {
 		var row outboxRow
-		err := r.Scan(&row.seq, &row.aggregateType, &row.aggregateID, &row.payload)
+		err := r.Scan(&row.seq, &row.id, &row.aggregateType, &row.aggregateID, &row.ceType, &row.payload, &row.createdAt)
 		return row, err
 	})
 	if err != nil {
@@ -85,10 +85,10 @@ func (o *OutboxPublisher) sort(ctx context.Context, tx pgx.Tx, rows []outboxRow)
 	var batch outboxBatch
 	for i := range rows {
 		row := &rows[i]
-		cmd, err := row.command()
+		message, err := row.message(o.producer)
 		if err == nil {
 			batch.seqs = append(batch.seqs, row.seq)
-			batch.messages = append(batch.messages, o.producer.message(&cmd, row.payload))
+			batch.messages = append(batch.messages, message)
 			continue
 		}
 		if _, parkErr := tx.Exec(ctx, parkSQL, row.seq, err.Error()); parkErr != nil {

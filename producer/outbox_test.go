@@ -298,6 +298,39 @@ func TestOutboxPublisherFindsLateCommits(t *testing.T) {
 	requireNoMore(t, cluster, c, topic)
 }
 
+// Messages of the service's own take the same way, with the same identity each time.
+func TestOutboxPublisherSendsMessagesToo(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "x-payment.commands", "x-shop.orders"))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	pool := pgtest.New(t, producer.OutboxMigrate)
+	m := producer.Message{ID: uuid.New(), Topic: "shop.orders", Key: "order-1", Type: "order.accepted", Payload: []byte(`{"order":"order-1"}`)}
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		for _, wrong := range []func(*producer.Message){
+			func(m *producer.Message) { m.ID = uuid.Nil },
+			func(m *producer.Message) { m.Topic = "payment.events" },
+			func(m *producer.Message) { m.Topic = "shop orders" },
+			func(m *producer.Message) { m.Key = "" },
+			func(m *producer.Message) { m.Payload = nil },
+		} {
+			bad := m
+			wrong(&bad)
+			require.Error(t, producer.EnqueueMessageTx(t.Context(), tx, bad))
+		}
+		return errors.Join(producer.EnqueueMessageTx(t.Context(), tx, m), producer.EnqueueMessageTx(t.Context(), tx, m))
+	}))
+	stop := run(t, pool, newProducer(t, cluster, func(c *producer.Config) { c.Prefix = "x-" }), producer.OutboxConfig{})
+	for _, record := range take(t, reader(t, cluster, "x-shop.orders"), 2) {
+		require.Equal(t, "order-1", string(record.Key))
+		require.JSONEq(t, `{"order":"order-1"}`, string(record.Value))
+		require.Equal(t, m.ID.String(), header(record, "ce_id"))
+		require.Equal(t, "order.accepted", header(record, "ce_type"))
+	}
+	eventuallyEmpty(t, pool)
+	stop()
+}
+
 // Rows that are no commands are parked with the reason; the others go on.
 func TestOutboxPublisherParksWhatIsNoCommand(t *testing.T) {
 	t.Parallel()

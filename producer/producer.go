@@ -19,6 +19,7 @@ const commandType = "payment.command"
 type Producer struct {
 	client    *kafka.Client
 	publisher *kafka.Publisher
+	prefix    string
 	topic     string
 	signing   SigningKey
 	closed    atomic.Bool
@@ -41,7 +42,7 @@ func New(cfg Config) (*Producer, error) {
 		client.Close()
 		return nil, fmt.Errorf("configure producer: %w", err)
 	}
-	return &Producer{client: client, publisher: publisher, topic: cfg.Prefix + cfg.Topic, signing: cfg.SigningKey}, nil
+	return &Producer{client: client, publisher: publisher, prefix: cfg.Prefix, topic: cfg.Prefix + cfg.Topic, signing: cfg.SigningKey}, nil
 }
 
 // Ping reaches one of the brokers and authenticates. The error says what to
