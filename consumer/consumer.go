@@ -25,25 +25,6 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// Callers says which callers may write which topic, and in which namespace their
-// obligations are (G12, G15).
-type Callers interface {
-	// May reports whether the topic is the caller's to write.
-	May(topic, caller string) bool
-	// Namespace is the caller's obligation namespace, and whether it is set to
-	// "repay: named".
-	Namespace(caller string) (name string, repayNamed bool)
-}
-
-// AnyCaller lets every caller write every topic, each in a namespace of its own.
-type AnyCaller struct{}
-
-// May is always true.
-func (AnyCaller) May(string, string) bool { return true }
-
-// Namespace is the caller itself.
-func (AnyCaller) Namespace(caller string) (string, bool) { return caller, false }
-
 // Config is what a Consumer needs.
 type Config struct {
 	Kafka   *kafka.Client
@@ -52,8 +33,14 @@ type Config struct {
 	// Topics are the command topics to consume. Defaults to payment.commands.
 	Topics []string
 	// Group is the consumer group. Defaults to "settleonce-consumer".
-	Group   string
+	Group string
+	// Callers says who may write which topic. Defaults to AnyCaller.
 	Callers Callers
+	// Registered says that Callers is a copy of the table of callers: every claim
+	// compares with the table itself, so that an old copy does no harm.
+	Registered bool
+	// Signatures judges who wrote a record. Defaults to nobody: no record is asked.
+	Signatures Signatures
 	// Lanes is the number of claims under way at once. Defaults to 3.
 	Lanes int
 	// Batch is the most commands in one claim. Defaults to 256.

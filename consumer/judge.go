@@ -25,11 +25,22 @@ func (c *Consumer) sendWithin(arrivals []store.Arrival) time.Duration {
 	return longest
 }
 
-// judge reads records as far as that needs no database.
-func (l *lane) judge(batch []*kafka.Delivery) []store.Arrival {
+// judge reads records as far as that needs no database, but where an old copy of
+// the callers would refuse one. It returns nil when ctx ended first.
+func (l *lane) judge(ctx context.Context, batch []*kafka.Delivery) []store.Arrival {
 	arrivals := make([]store.Arrival, len(batch))
+	var doubted []int
 	for i, d := range batch {
 		arrivals[i] = l.c.read(d)
+		if refusedByCopy(&arrivals[i]) {
+			doubted = append(doubted, i)
+		}
+	}
+	if len(doubted) > 0 && !l.c.refresh(ctx) {
+		return nil
+	}
+	for _, i := range doubted {
+		arrivals[i] = l.c.read(batch[i])
 	}
 	return arrivals
 }
@@ -52,12 +63,9 @@ func (c *Consumer) read(d *kafka.Delivery) store.Arrival {
 			Error:  "the record's key is not the body's idempotencyKey; publish with the idempotencyKey as the Kafka key",
 		}
 		return a
-	case !c.cfg.Callers.May(d.Topic, decoded.Identity.Caller):
-		// G12: nobody charges in another caller's name.
-		a.Dead = &store.Dead{
-			Reason: payment.DeadForeignCaller,
-			Error:  "caller " + decoded.Identity.Caller + " may not write topic " + d.Topic,
-		}
+	}
+	// G12: nobody charges in another caller's name.
+	if a.Dead = c.strange(d, decoded.Identity.Caller); a.Dead != nil {
 		return a
 	}
 	a.Identity, a.Command = decoded.Identity, decoded.Command

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -69,7 +70,10 @@ func live(ds []*kafka.Delivery) []*kafka.Delivery {
 // claim takes the next batch as far as the channels have slots for it, claims
 // it, and starts its permitted sends.
 func (l *lane) claim(ctx context.Context) {
-	arrivals := l.judge(l.rest[:min(len(l.rest), l.c.cfg.Batch)])
+	arrivals := l.judge(ctx, l.rest[:min(len(l.rest), l.c.cfg.Batch)])
+	if len(arrivals) == 0 {
+		return // only when ctx ended
+	}
 	admission := l.admit(ctx, arrivals)
 	n := len(admission.arrivals)
 	if n == 0 {
@@ -78,10 +82,10 @@ func (l *lane) claim(ctx context.Context) {
 	batch := l.rest[:n]
 	permits := permitTimes{before: time.Now(), lease: rand.Int64()}
 	crashpoint.Here(crashpoint.ClaimStart)
-	outcomes, ok := l.claimUntilDone(ctx, store.Batch{
+	outcomes, ok := l.claimUntilDone(ctx, batch, store.Batch{
 		Arrivals: admission.arrivals, Lease: permits.lease, LeaseFor: l.c.rules().Lease,
 		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(), Announce: l.c.cfg.Announce,
-		Group: l.c.cfg.Group, Next: next(batch),
+		Group: l.c.cfg.Group, Next: next(batch), CheckCallers: l.c.cfg.Registered,
 	})
 	if !ok {
 		admission.release()
@@ -104,7 +108,7 @@ type permitTimes struct {
 // claimUntilDone claims the batch, again and again while the database does not
 // answer: it fails closed, without a channel call, and nothing behind it is
 // claimed meanwhile. It returns false when ctx ended first.
-func (l *lane) claimUntilDone(ctx context.Context, b store.Batch) ([]store.Outcome, bool) {
+func (l *lane) claimUntilDone(ctx context.Context, batch []*kafka.Delivery, b store.Batch) ([]store.Outcome, bool) {
 	started := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		outcomes, err := l.c.cfg.Store.Claim(ctx, b)
@@ -116,6 +120,9 @@ func (l *lane) claimUntilDone(ctx context.Context, b store.Batch) ([]store.Outco
 			return nil, false
 		}
 		b.Again = true
+		if errors.Is(err, store.ErrCallersChanged) && l.c.refresh(ctx) {
+			l.judgeCallers(batch, b.Arrivals)
+		}
 		l.c.cfg.Logger.Warn().Err(err).Int("commands", len(b.Arrivals)).Msg("claim; trying again")
 		select {
 		case <-time.After(pause):

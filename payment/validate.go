@@ -180,6 +180,11 @@ func entryRule(name, value string) string {
 	}
 }
 
+// IsName reports whether a text may name a caller, an operation, a channel or a
+// namespace: 1 to 64 small letters, digits, '.', '_' and '-', the first of them no
+// sign.
+func IsName(text string) bool { return isName(text) }
+
 // isName checks ^[a-z0-9][a-z0-9._-]{0,63}$.
 func isName(text string) bool {
 	if text == "" || len(text) > MaxNameLength {

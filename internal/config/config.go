@@ -62,6 +62,8 @@ type Postgres struct {
 // Callers says who may publish commands, and which of them pay for the same
 // obligations.
 type Callers struct {
+	// From is CallersFromSettings or CallersFromDatabase.
+	From string
 	// Namespaces maps a caller to the namespace of its obligations. Empty: every
 	// caller is accepted and is its own namespace.
 	Namespaces map[string]string
@@ -71,6 +73,14 @@ type Callers struct {
 	// RepayNamed lists the namespaces in which a paid obligation is paid again
 	// only by a command that names the payment it follows (G15).
 	RepayNamed []string
+	// OwnTopics maps a caller to the ending of its own topics for replies and events.
+	OwnTopics map[string]string
+	// SigningKeysFile holds the keys that sign commands (G12).
+	SigningKeysFile string
+	// RequireSignature lists the callers that must sign; "*" stands for all.
+	RequireSignature []string
+	// SigningKey is the id of the key with which this process signs.
+	SigningKey string
 }
 
 // The types of channels.

@@ -165,26 +165,3 @@ var postgresSettings = []Setting{
 		target: func(c *Config) any { return &c.Postgres.AllowUnsafeDurability },
 	},
 }
-
-var callerSettings = []Setting{
-	{
-		Name: "callers", Group: GroupCallers,
-		Doc: "Who may publish commands, and the namespace of each one's obligations: shop=shop,shop-cron=shop lets the scheduled job " +
-			"pay for what the shop's customers did not. Commands of any other caller are dead letters. Empty: every caller is " +
-			"accepted, each in a namespace of its own.",
-		target: func(c *Config) any { return &c.Callers.Namespaces },
-	},
-	{
-		Name: "command-topics", Group: GroupCallers,
-		Doc: "Command topics and the callers whose commands each may carry, where callers distrust each other and the cluster's ACLs " +
-			"keep them apart: payment.commands=shop+shop-cron,payment.commands.partner=partner. topic-prefix is put before the names. " +
-			"Empty: payment.commands, for every caller.",
-		target: func(c *Config) any { return &c.Callers.Topics },
-	},
-	{
-		Name: "repay-named", Group: GroupCallers,
-		Doc: "Namespaces in which a paid obligation is paid again only by a command whose `follows` names the latest payment. " +
-			"Elsewhere a key issued later is enough, which a shopper who has not heard of the success can do by mistake.",
-		target: func(c *Config) any { return &c.Callers.RepayNamed },
-	},
-}

@@ -225,7 +225,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("kafka-brokers: %q is not an address: write it as host:port", b))
 		}
 	}
-	return errors.Join(append(errs, c.validateNamespaces(), c.validateChannels())...)
+	return errors.Join(append(errs, c.validateCallers(), c.validateChannels())...)
 }
 
 // validateAcross checks the rules between groups. Who does not use both sides
@@ -266,26 +266,6 @@ func (c *Config) validatePool(in *Input) error {
 	if c.Postgres.PoolSize < least {
 		return fmt.Errorf("postgres-pool-size is %d: use at least %d; a worker needs claimers, finalizers and 8 more for the relay and the sweep",
 			c.Postgres.PoolSize, least)
-	}
-	return nil
-}
-
-func (c *Config) validateNamespaces() error {
-	if len(c.Callers.Namespaces) == 0 {
-		return nil
-	}
-	for _, topic := range slices.Sorted(maps.Keys(c.Callers.Topics)) {
-		for caller := range strings.SplitSeq(c.Callers.Topics[topic], "+") {
-			if _, listed := c.Callers.Namespaces[caller]; !listed {
-				return fmt.Errorf("command-topics: %s carries caller %q, which callers does not list: add it there", topic, caller)
-			}
-		}
-	}
-	known := slices.Sorted(maps.Values(c.Callers.Namespaces))
-	for _, namespace := range c.Callers.RepayNamed {
-		if !slices.Contains(known, namespace) {
-			return fmt.Errorf("repay-named: no caller has namespace %q: use one of %s", namespace, strings.Join(slices.Compact(known), ", "))
-		}
 	}
 	return nil
 }

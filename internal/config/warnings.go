@@ -24,7 +24,7 @@ func (c *Config) Warnings() []string {
 		"postgres-allow-unsafe-durability is on: a crash of the database can lose claims, and a lost claim is a second charge")
 	add(c.Topics.Replication < 3,
 		"replication is below 3: an acknowledged command can be lost with one broker, use 3 brokers and set it to 3")
-	add(len(c.Callers.Namespaces) == 0,
+	add(c.Callers.Anyone(),
 		"callers is empty: every producer that may write to the command topic may charge as any caller, list the callers")
 	return warnings
 }

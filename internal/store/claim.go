@@ -107,6 +107,9 @@ type Batch struct {
 	// QueryFirst parks every fresh payment until its provider was asked about it:
 	// commits may have been lost, and with them the memory of a send.
 	QueryFirst bool
+	// CheckCallers compares each caller and its namespace with the table of callers,
+	// inside the claim. Where they differ nothing is claimed: ErrCallersChanged.
+	CheckCallers bool
 	// Announce publishes accepted events and replies for fresh payments. Kafka's
 	// acknowledgement already says durable, and every message costs: off by default.
 	Announce bool
@@ -272,12 +275,14 @@ type claimRun struct {
 	// payments that no earlier transaction of this call has judged.
 	order, news []int
 
-	now      time.Time
-	suspect  bool // commits may be lost
-	inserted map[uuid.UUID]bool
-	sends    map[uuid.UUID]int // permits that are stored for what this batch opened
-	ground   map[uuid.UUID]payment.Ground
-	known    map[uuid.UUID]Payment
+	now     time.Time
+	suspect bool // commits may be lost
+	// strangers says that a caller is not in the table as the batch has it.
+	strangers bool
+	inserted  map[uuid.UUID]bool
+	sends     map[uuid.UUID]int // permits that are stored for what this batch opened
+	ground    map[uuid.UUID]payment.Ground
+	known     map[uuid.UUID]Payment
 
 	outcomes   []Outcome
 	history    []Payment

@@ -88,6 +88,9 @@ func (run *claimRun) queueReads(b *pgx.Batch) {
 	if len(run.order) == 0 {
 		return
 	}
+	if run.batch.CheckCallers {
+		run.queueCallers(b)
+	}
 	if len(run.news) > 0 {
 		b.Queue(claimInsert, run.insertArguments()...).Query(run.scanInserted)
 		ids, namespaces, obligations, hashes := run.places()

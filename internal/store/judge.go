@@ -21,6 +21,9 @@ func (run *claimRun) judge() error {
 	if run.suspect && !run.batch.QueryFirst {
 		return errLostCommits
 	}
+	if run.strangers {
+		return ErrCallersChanged
+	}
 	for _, ground := range run.ground {
 		if ground.Holder == nil {
 			return errHoldFreed

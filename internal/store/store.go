@@ -187,7 +187,8 @@ func retry(ctx context.Context, fn func() error) error {
 
 // transient reports whether the same transaction may work when run again.
 func transient(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errImpossible) || errors.Is(err, errLostCommits) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errImpossible) || errors.Is(err, errLostCommits) ||
+		errors.Is(err, ErrCallersChanged) {
 		return false
 	}
 	pg, ok := errors.AsType[*pgconn.PgError](err)
