@@ -8,8 +8,7 @@ CREATE TABLE settleonce.backfills (
     source       text        PRIMARY KEY CHECK (source <> ''),
     position     text        NOT NULL DEFAULT '',  -- the last row read, as its source counts; '' is its beginning
     content      text        NOT NULL DEFAULT '',  -- which content the position is of: another file begins anew
-    read_rows    bigint      NOT NULL DEFAULT 0,   -- counts of this pass
-    taken_rows   bigint      NOT NULL DEFAULT 0,
+    read_rows    bigint      NOT NULL DEFAULT 0,   -- counts of this pass; what was not refused was taken
     refused_rows bigint      NOT NULL DEFAULT 0,
     started_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
