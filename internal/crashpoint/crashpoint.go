@@ -37,6 +37,10 @@ const (
 	CheckPicked  Point = "check.picked"  // payments leased, nothing asked
 	QueryDone    Point = "query.done"    // the provider has answered, nothing stored
 	ResumeStored Point = "resume.stored" // a further send is permitted, not sent
+
+	EdgeStart     Point = "edge.start"     // a request read, nothing published
+	EdgePublished Point = "edge.published" // published, nothing looked up
+	EdgeJudged    Point = "edge.judged"    // the answer is known, not sent
 )
 
 // Points lists all points.
@@ -44,6 +48,7 @@ func Points() []Point {
 	return []Point{
 		ClaimStart, ClaimCommitted, ClaimFinished, SendStart, SendDone, SettleStart, SettleDone,
 		RelayRead, RelayPublished, RelayMarked, WakeTaken, CheckPicked, QueryDone, ResumeStored,
+		EdgeStart, EdgePublished, EdgeJudged,
 	}
 }
 

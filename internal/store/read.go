@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,10 +62,10 @@ func (s *Store) Status(ctx context.Context, id uuid.UUID) (Status, error) {
 		return Status{}, ErrNotFound
 	}
 	st := Status{Payment: found[0].Payment, Open: found[0].Open}
-	if st.History, err = s.history(ctx, &st.Payment); err != nil {
+	if st.History, err = s.history(ctx, &st.Payment, everything); err != nil {
 		return Status{}, err
 	}
-	st.Deliveries, err = s.deliveries(ctx, id)
+	st.Deliveries, err = s.deliveries(ctx, id, everything)
 	return st, err
 }
 
@@ -85,14 +87,20 @@ func (s *Store) FindByKey(ctx context.Context, key uuid.UUID) ([]uuid.UUID, erro
 	return out, nil
 }
 
+// everything is no limit.
+const everything = math.MaxInt32
+
 // history reads between the payment's first and last row: the time bounds make
-// the BRIN index find them.
-func (s *Store) history(ctx context.Context, p *Payment) ([]Transition, error) {
+// the BRIN index find them, at the cost of reading what all payments did in that
+// time. A row is written in the transaction that changes the payment, so it is at
+// most a statement's timeout younger. It returns the latest ones, at most that many.
+func (s *Store) history(ctx context.Context, p *Payment, most int) ([]Transition, error) {
 	rows, err := s.pool.Query(ctx, `
 		SELECT at, state, version, attempt, send, coalesce(request_hash, ''), coalesce(provider_reference, ''), coalesce(cause, ''), actor
 		FROM settleonce.payment_history
-		WHERE payment = $1 AND at BETWEEN $2::timestamptz - interval '1 minute' AND $3::timestamptz + interval '1 minute' ORDER BY at`,
-		pgUUID(p.ID), p.CreatedAt, p.UpdatedAt)
+		WHERE payment = $1 AND at BETWEEN $2::timestamptz - interval '1 second' AND $3::timestamptz + interval '15 seconds'
+		ORDER BY at DESC LIMIT $4`,
+		pgUUID(p.ID), p.CreatedAt, p.UpdatedAt, most)
 	if err != nil {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
@@ -107,12 +115,13 @@ func (s *Store) history(ctx context.Context, p *Payment) ([]Transition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
+	slices.Reverse(out)
 	return out, nil
 }
 
-func (s *Store) deliveries(ctx context.Context, id uuid.UUID) ([]Told, error) {
+func (s *Store) deliveries(ctx context.Context, id uuid.UUID, most int) ([]Told, error) {
 	rows, err := s.pool.Query(ctx, `SELECT at, topic, partition, "offset", kind, coalesce(code, ''), state, version
-		FROM settleonce.deliveries WHERE payment = $1 ORDER BY at`, pgUUID(id))
+		FROM settleonce.deliveries WHERE payment = $1 ORDER BY at DESC, "offset" DESC LIMIT $2`, pgUUID(id), most)
 	if err != nil {
 		return nil, fmt.Errorf("read the deliveries: %w", err)
 	}
@@ -127,5 +136,6 @@ func (s *Store) deliveries(ctx context.Context, id uuid.UUID) ([]Told, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the deliveries: %w", err)
 	}
+	slices.Reverse(out)
 	return out, nil
 }

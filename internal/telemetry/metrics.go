@@ -43,6 +43,8 @@ type Metrics struct {
 	budgetSpent, budgetRefused                     *prometheus.CounterVec
 	requeryLateness                                *prometheus.HistogramVec
 	removed                                        *prometheus.CounterVec
+	edgeRequests, edgeKeys                         *prometheus.CounterVec
+	edgeSeconds                                    *prometheus.HistogramVec
 }
 
 // NewMetrics declares every metric in a registry of its own, with those of the
@@ -51,6 +53,7 @@ func NewMetrics(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.declareConsumer()
 	m.declareChannel()
+	m.declareEdge()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := m.gauge("build_info", "Version of the binary; the value is always 1.", "version", "goversion")
 	info.WithLabelValues(version, runtime.Version()).Set(1)

@@ -12,6 +12,11 @@ type Caller struct {
 	Name string
 	// Namespace is that of the caller's obligations; empty means Name.
 	Namespace string
+	// RequireIssuedAt refuses the caller's payments without the time of the intent.
+	RequireIssuedAt bool
+	// GraceUntil is until when the edge makes up a key that is missing; zero for
+	// never. Each request without a key is a payment of its own.
+	GraceUntil time.Time
 	// Credential names the credential in logs, where a caller has several. It is
 	// never the secret or a part of it. Defaults to none.
 	Credential string

@@ -70,6 +70,9 @@ type Problem struct {
 	retryAfter time.Duration
 }
 
+// docs is where the codes are explained.
+const docs = "https://github.com/settleonce/settleonce/blob/main/docs/http.md"
+
 // problemOf returns the problem of a code, with its status and title.
 func problemOf(code Code, detail string) *Problem {
 	kind, ok := kinds[code]
@@ -77,7 +80,7 @@ func problemOf(code Code, detail string) *Problem {
 		code, kind = CodeInternal, kinds[CodeInternal]
 	}
 	return &Problem{
-		Type: "https://github.com/settleonce/settleonce/blob/main/docs/http.md#codes", Title: kind.title, Status: kind.status,
+		Type: docs + "#codes", Title: kind.title, Status: kind.status,
 		Code: code, Detail: detail,
 	}
 }
