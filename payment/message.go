@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -126,6 +127,57 @@ type Topics struct {
 	Commands, Replies, Events, DeadLetter, Callbacks string
 	// Requery holds the delay topics in the order of their tiers: 1 s, 4 s, 16 s.
 	Requery [3]string
+
+	own map[string]outputs // callers with topics of their own
+}
+
+// outputs are where a caller's messages go.
+type outputs struct{ replies, events string }
+
+// WithOwn returns a copy in which some callers have topics of their own for
+// replies and events (G12): endings maps such a caller to what ends their names,
+// like "partner" for payment.replies.partner.
+func (t Topics) WithOwn(endings map[string]string) Topics {
+	t.own = make(map[string]outputs, len(endings))
+	for caller, ending := range endings {
+		t.own[caller] = outputs{replies: t.Replies + "." + ending, events: t.Events + "." + ending}
+	}
+	return t
+}
+
+// RepliesOf returns the topic of a caller's replies.
+func (t *Topics) RepliesOf(caller string) string {
+	if own, ok := t.own[caller]; ok {
+		return own.replies
+	}
+	return t.Replies
+}
+
+// EventsOf returns the topic of the events of a caller's payments.
+func (t *Topics) EventsOf(caller string) string {
+	if own, ok := t.own[caller]; ok {
+		return own.events
+	}
+	return t.Events
+}
+
+// AllReplies returns every topic that carries replies, the common one first.
+func (t *Topics) AllReplies() []string {
+	return t.all(t.Replies, func(o outputs) string { return o.replies })
+}
+
+// AllEvents returns every topic that carries events, the common one first.
+func (t *Topics) AllEvents() []string {
+	return t.all(t.Events, func(o outputs) string { return o.events })
+}
+
+func (t *Topics) all(common string, pick func(outputs) string) []string {
+	own := make([]string, 0, len(t.own))
+	for _, o := range t.own {
+		own = append(own, pick(o))
+	}
+	slices.Sort(own)
+	return append([]string{common}, slices.Compact(own)...)
 }
 
 // NewTopics returns the topic names under a prefix (default empty).

@@ -25,7 +25,7 @@ func replyMessage(topics payment.Topics, p *Payment, o Origin, kind payment.Repl
 		}
 	}
 	return outbox.Message{
-		ID: payment.ReplyID(o.Topic, o.Partition, o.Offset, o.Time, kind), Topic: topics.Replies,
+		ID: payment.ReplyID(o.Topic, o.Partition, o.Offset, o.Time, kind), Topic: topics.RepliesOf(p.Identity.Caller),
 		Key: keyOf(p), Type: kind.CEType(), Subject: p.ID.String(), Payload: reply.AppendJSON(nil),
 	}
 }
@@ -38,7 +38,7 @@ func eventMessage(topics payment.Topics, p *Payment, event payment.EventType, at
 		Cause: p.Cause, OccurredAt: at,
 	}
 	return outbox.Message{
-		ID: payment.EventID(p.ID, p.Version, event), Topic: topics.Events,
+		ID: payment.EventID(p.ID, p.Version, event), Topic: topics.EventsOf(p.Identity.Caller),
 		Key: keyOf(p), Type: string(event), Subject: p.ID.String(), Payload: e.AppendJSON(nil),
 	}
 }

@@ -22,6 +22,8 @@ type Policy struct {
 	// Commands are the command topics, with their prefix. Defaults to
 	// payment.commands under the prefix.
 	Commands []string
+	// Own maps callers to the endings of their own topics for replies and events.
+	Own map[string]string
 	// Partitions of every topic, and shards of the outbox.
 	Partitions int
 	// Replication is the number of copies.
@@ -44,12 +46,14 @@ const minInsync = 2
 
 // Plan returns the topics that are to be created, in a fixed order.
 func (p Policy) Plan() []kafka.TopicSpec {
-	names := payment.NewTopics(p.Prefix)
+	names := payment.NewTopics(p.Prefix).WithOwn(p.Own)
 	var specs []kafka.TopicSpec
 	for _, name := range p.commands() {
 		specs = append(specs, p.spec(name, p.CommandsRetention, p.MaxCommandBytes))
 	}
-	specs = append(specs, p.spec(names.Replies, p.OutputRetention, 0), p.spec(names.Events, p.OutputRetention, 0))
+	for _, name := range slices.Concat(names.AllReplies(), names.AllEvents()) {
+		specs = append(specs, p.spec(name, p.OutputRetention, 0))
+	}
 	for _, name := range names.Requery {
 		specs = append(specs, p.spec(name, p.RequeryRetention, 0))
 	}
