@@ -38,8 +38,9 @@ type pick struct {
 	keys   map[string]struct{}
 	behind bool // more rows are waiting
 
-	read            int // rows that the statement returned
-	seen            int // rows that the statement looked at, where it says so
+	read            int       // rows that the statement returned
+	seen            int       // rows that the statement looked at, where it says so
+	at              time.Time // when they were read, by the database's clock
 	lowest, highest int64
 	cut             bool // the cycle's memory was used up before the shard's rows
 	repaired        bool // a row that was parked is not any more
@@ -114,16 +115,17 @@ func (r *reader) collect(rows pgx.Rows) error {
 		seen        int64
 		parked      bool
 		topic, kind pgtype.DriverBytes
+		at          time.Time
 	)
 	for rows.Next() {
 		var w row
-		err := rows.Scan(&id, &w.seq, &parked, (*[16]byte)(&w.id), &topic, &w.key, &kind, &w.payload, &w.headers, &w.created, &seen)
+		err := rows.Scan(&id, &w.seq, &parked, (*[16]byte)(&w.id), &topic, &w.key, &kind, &w.payload, &w.headers, &w.created, &at, &seen)
 		if err != nil {
 			return fmt.Errorf("read outbox row: %w", err)
 		}
 		if p := r.byID[id]; p != nil && !p.overBudget(r.bytes) {
 			w.topic, w.kind = r.lane.names.of(topic), r.lane.names.of(kind)
-			p.seen = int(seen)
+			p.seen, p.at = int(seen), at
 			r.bytes += p.take(w, parked)
 		}
 	}
@@ -233,6 +235,7 @@ func (l *lane) batches(picked []*pick) []kafka.FencedBatch {
 				l.park(p.shard, &w, err)
 				continue
 			}
+			m.Time = p.at // not by our clock: one that is hours ahead would have Kafka refuse everything
 			kept, messages = append(kept, w), append(messages, m)
 		}
 		p.rows = kept

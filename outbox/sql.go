@@ -29,7 +29,7 @@ const candidatesSQL = `FROM settleonce.outbox o
 const storedSQL = `o.shard, o.seq, o.parked_reason, o.id, o.aggregatetype, o.aggregateid, o.type, o.payload, o.headers, o.created_at`
 
 const columnsSQL = `SELECT o.shard, o.seq, o.parked_reason IS NOT NULL, o.id, o.aggregatetype, o.aggregateid, o.type,
-	CASE WHEN o.parked_reason IS NULL THEN o.payload END, o.headers, o.created_at`
+	CASE WHEN o.parked_reason IS NULL THEN o.payload END, o.headers, o.created_at, statement_timestamp()`
 
 const heldShardsSQL = `FROM unnest($2::smallint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
 	AS h(shard, epoch, low, rows, wide)

@@ -339,3 +339,31 @@ func TestRewoundBehindDeletedRecords(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, consumer.Run(t.Context()), kafka.ErrOffsetOutOfRange, "offset 3 was never read")
 }
+
+// A refused time says that a clock is wrong, and nothing about the message: it is
+// not for a person to repair, and goes out with a new time later.
+func TestFencedRefusedTime(t *testing.T) {
+	t.Parallel()
+	cluster := startKfake(t, kfake.SeedTopics(1, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	p := fenced(t, client)
+	insist(t, client, p, one("k", "first"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidTimestamp, Count: 1})
+	ahead := one("k", "second")
+	ahead.Time = time.Now().Add(3 * time.Hour)
+	err := client.PublishFenced(t.Context(), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{ahead, one("k", "third")}}})[0].Err()
+	require.ErrorIs(t, err, kafka.ErrRenew)
+	require.False(t, kafka.Permanent(err))
+	require.NoError(t, p.Renew(t.Context()))
+	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
+	second, third := one("k", "second"), one("k", "third")
+	second.Time, third.Time = at, at.Add(-time.Second)
+	insist(t, client, p, second, third)
+	var times []time.Time
+	require.NoError(t, client.ReadAll(t.Context(), "t", func(r kafka.Record) error {
+		times = append(times, r.Time)
+		return nil
+	}))
+	require.Len(t, times, 3)
+	require.Equal(t, []time.Time{at, at}, times[1:])
+}

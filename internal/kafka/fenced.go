@@ -227,7 +227,21 @@ func (k *chunk) encode() {
 	k.sequence = k.producer.lane(k.topicPartition).next
 	s := stamp{producerID: k.producer.ProducerID(), epoch: k.producer.Epoch(), sequence: k.sequence}
 	codec, _ := codecOf(k.producer.client.cfg.Compression)
-	k.encoded = encodeBatch(s, time.Now(), k.messages, codec)
+	k.encoded = encodeBatch(s, k.time(), k.messages, codec)
+}
+
+// time is the timestamp of the chunk's records.
+func (k *chunk) time() time.Time {
+	var latest time.Time
+	for _, m := range k.messages {
+		if m.Time.After(latest) {
+			latest = m.Time
+		}
+	}
+	if latest.IsZero() {
+		return time.Now()
+	}
+	return latest
 }
 
 // leaveOpen answers what was cut off, and keeps what may be in the log for the

@@ -90,6 +90,10 @@ func (f *fencedCall) settle(k *chunk, answer produced) {
 		f.pop(k)
 	case isFence(err, l, k):
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrFenced, err))
+	case errors.Is(err, kafkago.InvalidTimestamp):
+		// A clock is wrong, ours or the broker's, and the message is not to blame: it
+		// goes out with a new time and a new number once that is repaired.
+		f.drop(k.producer, fmt.Errorf("%w: the broker refuses the time of the records, compare its clock with the database's: %w", ErrRenew, err))
 	case isRenew(err):
 		f.drop(k.producer, fmt.Errorf("%w: %w", ErrRenew, err))
 	case errors.Is(err, kafkago.UnknownTopicOrPartition) && k.unknown < 5:
@@ -248,7 +252,7 @@ func classify(err error) error {
 			kafkago.TopicAuthorizationFailed, kafkago.ClusterAuthorizationFailed,
 			kafkago.TransactionalIDAuthorizationFailed, kafkago.GroupAuthorizationFailed,
 		},
-		ErrRefused: {kafkago.InvalidRecord, kafkago.InvalidTimestamp, kafkago.PolicyViolation, kafkago.UnsupportedForMessageFormat},
+		ErrRefused: {kafkago.InvalidRecord, kafkago.PolicyViolation, kafkago.UnsupportedForMessageFormat},
 	} {
 		for _, code := range codes {
 			if errors.Is(err, code) {

@@ -15,6 +15,10 @@ type Message struct {
 	Topic      string
 	Key, Value []byte
 	Headers    []Header
+	// Time becomes the record's timestamp, where the topic keeps the producer's. All
+	// messages that go out in one batch get the latest of theirs. Defaults to the time
+	// of this process's clock.
+	Time time.Time
 }
 
 // Record is a record that was read. Its byte slices belong to the reader: they
