@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/channel"
@@ -288,6 +289,27 @@ func TestConnString(t *testing.T) {
 	require.NotContains(t, err.Error(), "s3cr3t")
 }
 
+// A primary and its standbys, in both forms that libpq knows.
+func TestConnStringOfSeveralHosts(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(secret, []byte("s3cr3t\n"), 0o600))
+	for _, dsn := range []string{
+		"postgres://app@db1:5432,db2:5433,db3:5434/x?target_session_attrs=read-write",
+		"host=db1,db2,db3 port=5432,5433,5434 user=app dbname=x target_session_attrs=read-write",
+	} {
+		p := config.Postgres{DSN: dsn, PasswordFile: secret, SSLMode: "disable"}
+		text, err := p.ConnString()
+		require.NoError(t, err)
+		c, err := pgconn.ParseConfig(text)
+		require.NoError(t, err)
+		require.Equal(t, "db1:5432 app s3cr3t x", fmt.Sprintf("%s:%d %s %s %s", c.Host, c.Port, c.User, c.Password, c.Database))
+		require.Len(t, c.Fallbacks, 2)
+		require.Equal(t, "db3:5434", fmt.Sprintf("%s:%d", c.Fallbacks[1].Host, c.Fallbacks[1].Port))
+		require.NotNil(t, c.ValidateConnect)
+	}
+}
+
 func TestDocumentationIsUpToDate(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/configuration.md"
@@ -304,6 +326,8 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"SETTLEONCE_POSTGRES_DSN=postgres://app@db/x", "verify-full"},
 		{"SETTLEONCE_POSTGRES_DSN=host=db user=app", "verify-full"},
+		{"SETTLEONCE_POSTGRES_DSN=postgres://app@localhost:5432,db:5432/x", "verify-full"},
+		{"SETTLEONCE_POSTGRES_DSN=host=localhost,db user=app", "verify-full"},
 		{"SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true", "second charge"},
 		{"SETTLEONCE_LEASE=30s", "list the callers"},
 		{"SETTLEONCE_REPLICATION=1", "lost with one broker"},
@@ -318,4 +342,9 @@ func TestWarnings(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.Empty(t, l.Config.Warnings())
+	l, err = config.Load(config.Input{Env: []string{
+		"SETTLEONCE_CALLERS=shop=shop", "SETTLEONCE_POSTGRES_DSN=postgres://app@localhost:5432,127.0.0.1:5433/x",
+	}})
+	require.NoError(t, err)
+	require.Empty(t, l.Config.Warnings(), "both are on this machine")
 }

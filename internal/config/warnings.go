@@ -36,11 +36,25 @@ func (p *Postgres) encrypted() bool {
 		return true
 	}
 	if u, err := url.Parse(p.DSN); err == nil && u.Scheme != "" {
-		return isLocal(u.Hostname()) || (u.Host == "" && isLocal(u.Query().Get("host")))
+		return areLocal(u.Host) && areLocal(u.Query().Get("host"))
 	}
 	for field := range strings.FieldsSeq(p.DSN) {
 		if host, ok := strings.CutPrefix(field, "host="); ok {
-			return isLocal(strings.Trim(host, "'"))
+			return areLocal(strings.Trim(host, "'"))
+		}
+	}
+	return true
+}
+
+// areLocal looks at every host of an address: with a standby there are several,
+// with commas between them.
+func areLocal(hosts string) bool {
+	for host := range strings.SplitSeq(hosts, ",") {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !isLocal(strings.Trim(host, "[]")) {
+			return false
 		}
 	}
 	return true
