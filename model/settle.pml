@@ -123,8 +123,11 @@
 #ifndef FORGOTTEN  /* and sends of a lost claim count: internal/settle/checks.go sends */
 #define FORGOTTEN 1
 #endif
-#ifndef DOUBT      /* while commits may be lost, "the only send" is not believed, and its decline is concluded by a query. NOT in the code: docs/model.md */
-#define DOUBT 0
+#ifndef DOUBT      /* while commits may be lost, "the only send" is not believed, and its decline is concluded by a query: internal/settle/checks.go sends */
+#define DOUBT 1
+#endif
+#ifndef DEADLINE   /* and that query waits for a send whose deadline was lost as well: internal/settle/checks.go doubted */
+#define DEADLINE 1
 #endif
 #ifndef TRACE      /* a refusal leaves a trace in the lookup; 0: a validation error need not */
 #define TRACE 0
@@ -140,7 +143,14 @@
 #endif
 #define LOSTSENDS (FORGOTTEN && (first || lost))        /* internal/settle/checks.go mayBeForgotten */
 #define UNASKED (ASK && suspect && count == 0 && !asked)
-#define COUNT (count + (LOSTSENDS -> 2 : 0))            /* internal/settle/checks.go sends */
+#define RECORD (permits + (raised -> 8 : 0))            /* what the stored last deadline is made of */
+#define DOUBTED (DOUBT && suspect && count > 0)
+#define COUNT (count + (DOUBTED -> 1 : 0) + (LOSTSENDS -> 2 : 0))   /* internal/settle/checks.go sends */
+#if SENDS > 2
+#define DEADYET ((!MAYRUN(0) || missed == 0) && (!MAYRUN(1) || missed == 1) && (!MAYRUN(2) || missed == 2))
+#else
+#define DEADYET ((!MAYRUN(0) || missed == 0) && (!MAYRUN(1) || missed == 1))   /* as far as the stored deadline tells */
+#endif
 
 /* The guarantees, as names that a failed assertion shows. */
 hidden byte G1_one_charge = 1;
@@ -162,7 +172,9 @@ bool nomore = false, first = false, lost = false, asked = false;
 mtype told = NONE;          /* the outcome or rejection that is in the outbox */
 bool locked = false;        /* the payment's row lock: internal/store/apply.go lockPayments */
 bool suspect = false;       /* consumer/consumer.go checkInstallation */
+byte missed = SENDS;        /* the send whose permit, and so whose deadline, the database lost */
 bool stored = false;        /* the offset behind the command, in the database: internal/store/offsets.go queueOffsets */
+bool raised = false;        /* that deadline was stored anew, as late as it may be */
 bool unclear = false;       /* the answer to a COMMIT was lost */
 /* Kafka */
 bool finished = false;      /* the command's offset may be committed */
@@ -253,9 +265,10 @@ inline declined(byQuery) {
   if
   :: UNRESOLVED || (!STICKY && state == SUCC) ->
      if
-     :: !DECLINE || byQuery || (COUNT == 1 && !(DOUBT && suspect)) || (COUNT > 1 && IDEMP && PINNED && (!MEMORY || remembers)) -> ends(DECL)
+     :: !DECLINE || (byQuery && !(DEADLINE && DOUBTED && !nomore)) || COUNT == 1 || (COUNT > 1 && IDEMP && PINNED && (!MEMORY || remembers)) -> ends(DECL)
      :: else ->
         assert(G9_sticky == 0 || UNRESOLVED);
+        if :: DOUBTED && !nomore -> missed = SENDS; raised = true :: else fi;
         nomore = true; lease = 0;
         if
         :: !QUERY || (count == 0 && !LOSTSENDS) -> state = REVIEW
@@ -346,7 +359,7 @@ out: atomic { a = NONE; s = 0; my = 0 }
 inline permit() {
   if
   :: state == REVIEW -> lease = 0                                       /* nothing automatic sends behind a person's back */
-  :: state != REVIEW && UNASKED -> first = true; lease = 0             /* internal/settle/checks.go askFirst */
+  :: state != REVIEW && UNASKED -> first = true; lease = 0; missed = SENDS; raised = true   /* internal/settle/checks.go askFirst */
   :: state != REVIEW && !UNASKED && COUNT == 0 && state == PENDING -> ends(REJ)     /* stale by now, obligation paid, parked too long */
   :: state != REVIEW && !UNASKED && !tired ->
      if
@@ -371,7 +384,7 @@ inline permit() {
 inline queryAnswer() {
   if
   :: a == YES -> succeeded()
-  :: a == NO -> declined((fresh && n == permits && count + (LOSTSENDS -> 1 : 0) > 0))
+  :: a == NO -> declined((fresh && n == RECORD && count + (LOSTSENDS -> 1 : 0) > 0))
   :: a != YES && a != NO && h && UNRESOLVED ->
      if
      :: a == NOTSENT -> lease = 0                                       /* not one of the three: internal/settle/checks.go PutOff */
@@ -380,8 +393,8 @@ inline queryAnswer() {
         lease = 0;
         if
         :: !(PROOF || IDEMP) -> state = REVIEW
-        :: (PROOF || IDEMP) && fresh && n == permits -> first = false; asked = true; lost = !PROOF
-        :: (PROOF || IDEMP) && !(fresh && n == permits)
+        :: (PROOF || IDEMP) && fresh && n == RECORD -> first = false; asked = true; lost = !PROOF
+        :: (PROOF || IDEMP) && !(fresh && n == RECORD)
         fi
      :: a == NOTFOUND && !first ->                                      /* internal/settle/checks.go notFound, channel/rules.go NotFound */
         if
@@ -412,7 +425,7 @@ proctype reconciler(byte me) {
        :: else fi;
        lease = my };
      atomic {                                                           /* internal/store/due.go Read */
-       fresh = (!WAIT || (!ALIVE && seen == truth)); n = permits; a = NONE;
+       fresh = (!WAIT || (DEADYET && seen == truth)); n = RECORD; a = NONE;
        if
        :: state == PENDING && !first && count == 0 -> a = PERMIT        /* ActionPermit */
        :: UNRESOLVED && (state != PENDING || first) && QUERY && !tired -> a = OUT   /* ActionQuery */
@@ -535,7 +548,7 @@ active proctype amnesia() {
   atomic { UNRESOLVED && !again && !locked ->
     state = NONE; lease = 0; count = 0; nomore = false; first = false; lost = false; asked = false; suspect = true; stored = false }
 #else
-  atomic { UNRESOLVED && count > 0 && !locked && !nomore -> count--; lease = 0; suspect = true }
+  atomic { UNRESOLVED && count > 0 && !locked && !nomore -> count--; lease = 0; suspect = true; missed = permits - 1 }
 #endif
 }
 #endif

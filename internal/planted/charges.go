@@ -158,7 +158,15 @@ var charges = []Bug{
 		File: "internal/settle/checks.go", Guard: "Rules.sends",
 		Old:   "known.Count++ // the permit of a further send may be lost (G3)",
 		New:   "known.Count += 0",
-		Model: "settle -DDOUBT=0 -DAMNESIA -DIDEMP=0", Test: "./internal/settle -run TestWorlds$|TestG3_",
+		Model: "settle -DDOUBT=0 -DAMNESIA -DIDEMP=0", Test: "./internal/settle -run TestG3_DeclineAfterAFailover",
+	},
+	{
+		Name: "lost-deadline-forgotten", Guarantee: "G3",
+		What: "and its deadline: the query that concludes a decline does not wait for a send that a failover took away",
+		File: "internal/settle/checks.go", Guard: "Rules.doubted",
+		Old:   "if l.Suspect && l.Open.Sends.Count > 0 && !l.Open.NoMoreSends {",
+		New:   "if l.Suspect && l.Open.Sends.Count < 0 {",
+		Model: "settle -DDEADLINE=0 -DAMNESIA=2 -DROUNDS=2", Test: "./internal/settle -run TestG3_DeclineAfterAFailover",
 	},
 
 	{

@@ -255,6 +255,18 @@ func (r *Rules) sends(l store.Locked) channel.Sends {
 	return channel.Sends{Count: known.Count + 2, First: lost.First, LastDeadline: latest(known.LastDeadline, lost.LastDeadline)}
 }
 
+// doubted are the sends as a decline must see them. A permit that a failover took
+// away took its deadline along, which is now plus a lease at the latest (G3). Once a
+// decline is stored there is none any more: whatever was permitted before it survived
+// with it, and nothing was after.
+func (r *Rules) doubted(l store.Locked) channel.Sends {
+	sends := r.sends(l)
+	if l.Suspect && l.Open.Sends.Count > 0 && !l.Open.NoMoreSends {
+		sends.LastDeadline = latest(sends.LastDeadline, l.Now.Add(r.Lease))
+	}
+	return sends
+}
+
 // resume is the next send of an attempt that is assumed absent, counted as the
 // query that found it so.
 func (r *Rules) resume(l store.Locked, g Grant) *store.Change {

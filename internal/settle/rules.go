@@ -201,7 +201,7 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 		// Declined already, or a late decline of one send beside the success of another.
 		return nil
 	}
-	caps, sends := r.capabilities(l), r.sends(l)
+	caps, sends := r.capabilities(l), r.doubted(l)
 	after := caps.DeclineQueryAfter(sends)
 	byQuery := !queryStarted.IsZero() && queryStarted.After(after)
 	if caps.ConcludesDecline(sends, l.Now) || byQuery {
@@ -210,13 +210,14 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: closing(l, "the provider reports a decline"),
 		}
 	}
-	return r.holdDecline(l, a, after)
+	return r.holdDecline(l, a, sends, after)
 }
 
 // holdDecline stores a decline that an older send may still overtake: no further
 // permit, and a query once every send is dead and the lookup has caught up.
-func (r *Rules) holdDecline(l store.Locked, a payment.Answer, after time.Time) *store.Change {
+func (r *Rules) holdDecline(l store.Locked, a payment.Answer, sends channel.Sends, after time.Time) *store.Change {
 	open := *l.Open
+	open.Sends.LastDeadline = sends.LastDeadline
 	open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, a.Cause, a.Reference
 	if channel.Never(after) {
 		return r.review(l, open, "a decline was heard while another send may still be executed, and no query can settle it", evidence(a))

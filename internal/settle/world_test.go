@@ -40,9 +40,11 @@ type world struct {
 	open       *store.Open
 	conflicted bool
 	suspect    bool
-	ground     payment.Ground
-	events     int
-	leases     int64
+	// unpermitted is the open row as it was before the last permit.
+	unpermitted *store.Open
+	ground      payment.Ground
+	events      int
+	leases      int64
 
 	// permits is how many sends were ever permitted, wired how many of them went out.
 	permits, wired int
@@ -51,7 +53,7 @@ type world struct {
 
 // odds are how often things go wrong in this world, in percent.
 type odds struct {
-	crash, freeze, lostCommit, raced, lostAnswer, neverExecuted, notSent, refused, stopped, success, mismatch, odd int
+	crash, freeze, lostCommit, failover, raced, lostAnswer, neverExecuted, notSent, refused, stopped, success, mismatch, odd int
 }
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
@@ -99,6 +101,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	if w.chance(40) {
 		w.harden()
 	}
+	w.failover = pick(w, 0, 0, 30)
 	w.caps = w.caps.WithDefaults()
 	w.rules = rulesFor(t, w.caps)
 	key := uuid.UUID{1}
@@ -274,9 +277,23 @@ func (w *world) examine(lease int64, l store.Locked) {
 }
 
 func (w *world) granted(c *store.Change, lease int64) {
-	if c != nil && c.Cause == settle.Granted {
-		w.send(w.permit(lease))
+	if c == nil || c.Cause != settle.Granted {
+		return
 	}
+	w.send(w.permit(lease))
+	if !w.suspect && w.chance(w.failover) && w.lostWithAFailover() {
+		w.notef("a failover loses this permit")
+		open := *w.unpermitted
+		open.Lease, open.LeaseUntil, open.NextCheckAt = 0, w.now, w.now
+		w.open, w.payment.Sends, w.suspect = &open, open.Sends.Count, true
+		w.look()
+	}
+}
+
+// lostWithAFailover reports whether the last permit was a resume, and the row can
+// still be what it was before. A lost first permit is drawn at the claim.
+func (w *world) lostWithAFailover() bool {
+	return w.open != nil && w.unpermitted != nil && w.unpermitted.Sends.Count > 0 && w.open.Sends.Count == w.unpermitted.Sends.Count+1
 }
 
 func (w *world) locked() store.Locked {
@@ -334,6 +351,7 @@ func (w *world) store(c *store.Change) {
 	case c.Open != nil:
 		if c.Cause == settle.Granted {
 			w.permits++
+			w.unpermitted = w.open
 			w.check(w.barred == "", "a permit although "+w.barred)
 			w.check(before != payment.Review, "a permit behind the back of a person")
 		}

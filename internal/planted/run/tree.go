@@ -88,10 +88,10 @@ func (t *tree) command(ctx context.Context, limit time.Duration, name string, ar
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends what it started
 	cmd.WaitDelay = 30 * time.Second
-	var stdout, both bytes.Buffer
-	cmd.Stdout, cmd.Stderr = tee{&stdout, &both}, &both
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	out := output{stdout: stdout.String(), both: both.String()}
+	out := output{stdout: stdout.String(), both: stderr.String() + stdout.String()}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
@@ -100,14 +100,6 @@ func (t *tree) command(ctx context.Context, limit time.Duration, name string, ar
 		return out, fmt.Errorf("run %s %s: %w", name, strings.Join(args, " "), err)
 	}
 	return out, nil
-}
-
-type tee struct{ a, b *bytes.Buffer }
-
-// Write implements io.Writer.
-func (t tee) Write(p []byte) (int, error) {
-	_, _ = t.a.Write(p)
-	return t.b.Write(p)
 }
 
 // show prints the end of what a catcher said.
