@@ -30,11 +30,21 @@ type alarms struct {
 	queue alarmQueue
 	// earlier is signalled when a new alarm is the next one.
 	earlier chan struct{}
-	// ahead is how far the database's clock is ahead of ours.
-	ahead time.Duration
+	// read says what the database's clock showed at a moment of ours. Times are counted
+	// from there, not taken from our clock, which may be set while we wait.
+	read reading
 }
 
-func newAlarms() *alarms { return &alarms{earlier: make(chan struct{}, 1)} }
+// reading is one look at the database's clock.
+type reading struct {
+	ours   time.Time // with its monotonic part
+	theirs time.Time
+}
+
+func newAlarms() *alarms {
+	now := time.Now()
+	return &alarms{earlier: make(chan struct{}, 1), read: reading{now, now}}
+}
 
 // add sets an alarm.
 func (a *alarms) add(al alarm) {
@@ -71,17 +81,17 @@ func (a *alarms) local(due time.Time, tier int, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// A few milliseconds later than the estimate: an early look finds nothing.
-	at := due.Add(-a.ahead).Add(5 * time.Millisecond)
+	at := a.read.ours.Add(due.Sub(a.read.theirs)).Add(5 * time.Millisecond)
 	if latest := now.Add(payment.Tiers[tier]*5/4 + time.Second); at.After(latest) {
 		return latest
 	}
 	return at
 }
 
-func (a *alarms) setAhead(d time.Duration) {
+func (a *alarms) setClock(r reading) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ahead = d
+	a.read = r
 }
 
 // wake takes wake-ups over. It never waits for their times: a record that cannot
@@ -161,12 +171,12 @@ func (r *Reconciler) answer(ctx context.Context, rung []alarm) {
 }
 
 func (r *Reconciler) syncClock(ctx context.Context) {
-	ahead, err := r.cfg.Store.ClockAhead(ctx)
+	ours, theirs, err := r.cfg.Store.Clock(ctx)
 	if err != nil {
 		r.warn(ctx, err, "read the database's clock")
 		return
 	}
-	r.alarms.setAhead(ahead)
+	r.alarms.setClock(reading{ours, theirs})
 }
 
 // alarmQueue is a heap by time; its methods are for container/heap.

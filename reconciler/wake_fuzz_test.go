@@ -31,9 +31,8 @@ func FuzzWake(f *testing.F) {
 			return
 		}
 		require.NotEqual(t, uuid.Nil, q.PaymentID)
-		a := newAlarms()
-		a.setAhead(time.Duration(ahead))
-		now := time.Now()
+		a, now := newAlarms(), time.Now()
+		a.setClock(reading{now, now.Add(time.Duration(ahead))})
 		tier := payment.Tiers[q.Query-1]
 		require.LessOrEqual(t, a.local(q.DueAt, q.Query-1, now).Sub(now), tier*5/4+time.Second)
 	})

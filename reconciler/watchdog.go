@@ -12,23 +12,24 @@ import (
 // pulse shows since when a loop is busy with one step.
 type pulse struct {
 	what  string
-	since atomic.Int64 // Unix nanoseconds; 0 while it waits for work
+	since atomic.Pointer[time.Time] // nil while it waits for work
 }
 
 // step marks the loop busy while fn runs.
 func (p *pulse) step(fn func()) {
-	p.since.Store(time.Now().UnixNano())
-	defer p.since.Store(0)
+	now := time.Now() // its monotonic part matters: a clock that is set is no hang
+	p.since.Store(&now)
+	defer p.since.Store(nil)
 	fn()
 }
 
 // stuck is how long the step under way takes already.
 func (p *pulse) stuck(now time.Time) time.Duration {
 	since := p.since.Load()
-	if since == 0 {
+	if since == nil {
 		return 0
 	}
-	return now.Sub(time.Unix(0, since))
+	return now.Sub(*since)
 }
 
 // watchdog ends the role when one of its loops hangs in a step: a database that

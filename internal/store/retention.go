@@ -70,13 +70,13 @@ func (s *Store) now(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// ClockAhead is how far the database's clock is ahead of this process's, to
-// about half a round trip.
-func (s *Store) ClockAhead(ctx context.Context) (time.Duration, error) {
+// Clock reads the database's clock, and says at which moment of this process it
+// showed that, to about half a round trip. Durations counted from that moment are
+// right whatever becomes of this process's own clock.
+func (s *Store) Clock(ctx context.Context) (ours, theirs time.Time, err error) {
 	before := time.Now()
-	now, err := s.now(ctx)
-	if err != nil {
-		return 0, err
+	if theirs, err = s.now(ctx); err != nil {
+		return ours, theirs, err
 	}
-	return now.Sub(before.Add(time.Since(before) / 2)), nil
+	return before.Add(time.Since(before) / 2), theirs, nil
 }
