@@ -78,7 +78,10 @@ func runTorture(cmd *cobra.Command, p process, cfg torture.Config) error {
 
 func tortureTable(t *table, r torture.Report) {
 	t.row("")
-	t.row("CHANNEL", "", r.Channel)
+	t.row("CHANNELS", fmt.Sprintf("%6d", len(r.Channels)))
+	for _, c := range r.Channels {
+		t.row("  "+c.Name, "", c.About)
+	}
 	t.row("BROKEN ON PURPOSE")
 	for _, f := range torture.Faults() {
 		if n := r.Struck[f]; n > 0 {

@@ -18,6 +18,10 @@ type Counts struct {
 	DoubleCharged int `json:"keysChargedTwice"`
 	ChannelAsked  int `json:"requestsAtChannel"`
 	Queries       int `json:"queriesAtChannel"`
+	// Obligations are those that were paid, PaidTwice those among them that were paid
+	// more than once: on purpose, or a violation says so.
+	Obligations int `json:"obligationsPaid"`
+	PaidTwice   int `json:"obligationsPaidAgain"`
 
 	Succeeded int `json:"succeeded"`
 	Declined  int `json:"declined"`
@@ -72,11 +76,14 @@ func (t *Tiers) add(query int) {
 }
 
 func (j *judge) count() Counts {
-	c := Counts{Queries: j.queries, Records: len(j.archive.arrivals), Keys: len(j.archive.dossiers)}
-	for _, v := range j.archive.arrivals {
+	c := Counts{Records: len(j.evidence.arrivals), Keys: len(j.evidence.dossiers), Obligations: j.obligationsPaid, PaidTwice: j.paidTwice}
+	for i := range j.evidence.Ledgers {
+		c.Queries += j.evidence.Ledgers[i].Queries
+	}
+	for _, v := range j.evidence.arrivals {
 		c.arrival(v)
 	}
-	for _, d := range j.archive.dossiers {
+	for _, d := range j.evidence.dossiers {
 		c.dossier(d)
 	}
 	for _, x := range j.rules.Expected {
@@ -99,7 +106,7 @@ func (c *Counts) arrival(v *arrival) {
 	if v.dossier == nil || v.number == 0 || len(v.replies) == 0 {
 		return
 	}
-	switch v.replies[len(v.replies)-1].Kind {
+	switch v.replies[len(v.replies)-1].kind {
 	case payment.ReplyConflict:
 		c.Conflicts++
 	case payment.ReplyPending:
@@ -111,16 +118,14 @@ func (c *Counts) arrival(v *arrival) {
 }
 
 func (c *Counts) dossier(d *dossier) {
-	if d.charge != nil {
-		c.Charges += d.charge.Settled
-		c.ChannelAsked += d.charge.Requests
-		if d.charge.Settled > 1 {
-			c.DoubleCharged++
-		}
+	c.Charges += d.settled()
+	c.ChannelAsked += d.requests()
+	if d.settled() > 1 {
+		c.DoubleCharged++
 	}
 	c.Events += len(d.events)
 	for i := 1; i < len(d.events); i++ {
-		if d.events[i].Version == d.events[i-1].Version {
+		if d.events[i].version == d.events[i-1].version {
 			c.EventRepeats++
 		}
 	}
@@ -128,7 +133,7 @@ func (c *Counts) dossier(d *dossier) {
 	if d.had(payment.EventUnknown) {
 		c.Unknown++
 		if d.outcome != nil {
-			c.Resolved.add(d.asked)
+			c.Resolved.add(d.tier)
 		}
 	}
 }
@@ -137,7 +142,7 @@ func (c *Counts) ending(d *dossier) {
 	switch d.state() {
 	case payment.Succeeded:
 		c.Succeeded++
-		if d.command().Follows != nil {
+		if d.asked != nil && d.asked.follows != nil {
 			c.PaidAgain++
 		}
 	case payment.Declined:

@@ -1,144 +1,270 @@
 package check
 
 import (
-	"context"
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
+	"strconv"
 
-	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/google/uuid"
+
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
 
 // Evidence is everything the verdict rests on: what is in the topics, in the
-// order of each partition, and the channel's own ledger. No worker is asked; the
+// order of each partition, and the channels' own ledgers. No worker is asked; the
 // tables are evidence of their own, see Rules.
+//
+// It is sorted by payment as it comes in, topics in any order, and keeps no
+// record's bytes: about 2 KB per payment. The zero value is not usable; take
+// NewEvidence.
 type Evidence struct {
-	Commands, Replies, Events, DeadLetters, Requeries []kafka.Record
-	Ledger                                            []sim.Charge
+	// Ledgers are those of the channels that show one.
+	Ledgers []Ledger
 	// Offsets say how far the consumers are; nil when nobody asked.
 	Offsets []Offset
-	// Queries are all lookups at the channel since it was started last.
-	Queries int
+
+	arrivals []*arrival
+	lanes    map[lane][]*arrival
+	byID     map[uuid.UUID]*dossier
+	dossiers []*dossier // in the order of their first delivery
+	strays   []stray
+	letters  []deadLetter // that found no record yet
+	open     []*reply     // that found no delivery yet
+	words    map[string]string
+	// filed is how many ledgers were sorted by payment.
+	filed int
+	// foreign are provider keys in a ledger that belong to no payment.
+	foreign map[uuid.UUID]bool
 }
 
-// Tail reads topics from where it stopped.
-type Tail struct {
-	client *kafka.Client
-	// Topics are the names it reads, CommandTopics those of commands.
-	Topics        payment.Topics
-	CommandTopics []string
-	next          map[string]map[int]int64
-	// Evidence is what was read so far.
-	Evidence Evidence
+// NewEvidence has nothing in it yet.
+func NewEvidence() *Evidence {
+	return &Evidence{
+		lanes: map[lane][]*arrival{}, byID: map[uuid.UUID]*dossier{}, words: map[string]string{}, foreign: map[uuid.UUID]bool{},
+	}
 }
 
-// NewTail reads the topics from their start.
-func NewTail(client *kafka.Client, topics payment.Topics) *Tail {
-	return &Tail{client: client, Topics: topics, CommandTopics: []string{topics.Commands}, next: map[string]map[int]int64{}}
+// stray is a message or charge that belongs to nothing.
+type stray struct{ guarantee, key, text string }
+
+func (e *Evidence) stray(guarantee, key, text string) {
+	e.strays = append(e.strays, stray{guarantee: guarantee, key: key, text: text})
 }
 
-// Read appends what is new in a topic, and returns it.
-func (t *Tail) Read(ctx context.Context, topic string, into *[]kafka.Record) ([]kafka.Record, error) {
-	before := len(*into)
-	next, err := t.client.ReadFrom(ctx, topic, t.next[topic], func(r kafka.Record) error {
-		*into = append(*into, r)
+// digest stands for bytes that were read.
+type digest [sha256.Size / 2]byte
+
+// digestOf tells a missing key or value from an empty one.
+func digestOf(key, value []byte) (d digest) {
+	h := sha256.New()
+	for _, part := range [][]byte{key, value} {
+		length := -1
+		if part != nil {
+			length = len(part)
+		}
+		h.Write(strconv.AppendInt(nil, int64(length), 10))
+		h.Write(part)
+	}
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+// word is one copy of a text that comes again and again.
+func (e *Evidence) word(text string) string {
+	if known, ok := e.words[text]; ok {
+		return known
+	}
+	const few = 4096
+	if len(e.words) < few {
+		e.words[text] = text
+	}
+	return text
+}
+
+func (e *Evidence) placeOf(r *kafka.Record) place {
+	return place{lane{e.word(r.Topic), r.Partition}, r.Offset}
+}
+
+func (e *Evidence) dossier(id uuid.UUID) *dossier {
+	d, ok := e.byID[id]
+	if !ok {
+		d = &dossier{id: id}
+		e.byID[id] = d
+	}
+	return d
+}
+
+// known is a payment that a command asked for.
+func (e *Evidence) known(id uuid.UUID) (*dossier, bool) {
+	d, ok := e.byID[id]
+	return d, ok && len(d.arrivals) > 0
+}
+
+// AddCommand files a record of a command topic. Those of a partition come in
+// their order.
+func (e *Evidence) AddCommand(r *kafka.Record) {
+	decoded := payment.Decode(r.Value)
+	v := &arrival{place: e.placeOf(r), at: r.Time, sum: digestOf(r.Key, r.Value)}
+	e.arrivals = append(e.arrivals, v)
+	e.lanes[v.lane] = append(e.lanes[v.lane], v)
+	if !decoded.Identified || !decoded.KeyMatches(r.Key) {
+		v.key = string(r.Key)
+		return
+	}
+	v.fingerprint = payment.RawFingerprint(r.Value)
+	if decoded.Err == nil {
+		if sum, err := decoded.Command.Fingerprint(); err == nil {
+			v.fingerprint = sum
+		}
+	}
+	d := e.dossier(decoded.Identity.PaymentID())
+	if len(d.arrivals) == 0 {
+		d.identity = decoded.Identity
+		d.identity.Caller, d.identity.Operation = e.word(d.identity.Caller), e.word(d.identity.Operation)
+		d.asked = e.askedBy(&decoded)
+		e.dossiers = append(e.dossiers, d)
+	}
+	v.dossier, v.number = d, len(d.arrivals)
+	d.arrivals = append(d.arrivals, v)
+}
+
+func (e *Evidence) askedBy(decoded *payment.Decoded) *asked {
+	if decoded.Err != nil {
 		return nil
+	}
+	c := &decoded.Command
+	a := &asked{amount: c.Amount, currency: e.word(c.Currency), orderID: c.OrderID, obligation: c.ObligationOrDefault(), channel: e.word(c.Channel), follows: c.Follows, issuedAt: c.IssuedAt}
+	return a
+}
+
+// AddDeadLetter files a record of the dead-letter topic.
+func (e *Evidence) AddDeadLetter(r *kafka.Record) {
+	partition, err := strconv.Atoi(Header(r, "dl_partition"))
+	offset, err2 := strconv.ParseInt(Header(r, "dl_offset"), 10, 64)
+	if errors.Join(err, err2) != nil {
+		offset = -1
+	}
+	e.letters = append(e.letters, deadLetter{
+		of: place{lane{e.word(Header(r, "dl_topic")), partition}, offset}, place: e.placeOf(r), sum: digestOf(r.Key, r.Value),
+		reason: e.word(Header(r, "dl_reason")), key: string(r.Key),
 	})
-	t.next[topic] = next
-	return (*into)[before:], err
 }
 
-// All brings everything up to date.
-func (t *Tail) All(ctx context.Context) error {
-	e := &t.Evidence
-	for _, part := range []struct {
-		topic string
-		into  *[]kafka.Record
-	}{
-		{t.Topics.Replies, &e.Replies},
-		{t.Topics.Events, &e.Events},
-		{t.Topics.DeadLetter, &e.DeadLetters},
-		{t.Topics.Requery[0], &e.Requeries},
-		{t.Topics.Requery[1], &e.Requeries},
-		{t.Topics.Requery[2], &e.Requeries},
-	} {
-		if _, err := t.Read(ctx, part.topic, part.into); err != nil {
-			return err
+// AddReply files a record of the topic of replies.
+func (e *Evidence) AddReply(record *kafka.Record) {
+	var p payment.Reply
+	at := e.placeOf(record)
+	if err := json.Unmarshal(record.Value, &p); err != nil {
+		e.stray("G5", string(record.Key), "the reply at "+at.String()+" cannot be read: "+err.Error())
+		return
+	}
+	id, _ := uuid.Parse(Header(record, "ce_id")) // the nil UUID answers nothing
+	r := &reply{
+		place: at, id: id, payment: p.PaymentID, key: p.IdempotencyKey, kind: payment.ReplyKind(e.word(string(p.Kind))),
+		code: payment.Code(e.word(string(p.Code))), caller: e.word(p.Caller), version: p.Version, replayed: p.Replayed, at: record.Time,
+		blockedBy: p.BlockedBy, outcome: p.Outcome,
+	}
+	e.open = append(e.open, r)
+}
+
+// AddEvent files a record of the topic of events.
+func (e *Evidence) AddEvent(r *kafka.Record) {
+	var p payment.Event
+	at := e.placeOf(r)
+	if err := json.Unmarshal(r.Value, &p); err != nil {
+		e.stray("G5", string(r.Key), "the event at "+at.String()+" cannot be read: "+err.Error())
+		return
+	}
+	id, _ := uuid.Parse(Header(r, "ce_id")) // the nil UUID is like no other's
+	v := &event{
+		place: at, id: id, key: p.IdempotencyKey, kind: payment.EventType(e.word(Header(r, "ce_type"))), sum: digestOf(nil, r.Value), state: p.State,
+		version: p.Version, attempt: p.Attempt, amount: p.Amount, currency: e.word(p.Currency), reference: p.ProviderReference,
+		cause: e.word(p.Cause), occurredAt: p.OccurredAt,
+	}
+	d := e.dossier(p.PaymentID)
+	d.events = append(d.events, v)
+	if d.outcome == nil && v.state.Terminal() {
+		d.outcome = v
+	}
+}
+
+// AddRequery files a record of a delay topic.
+func (e *Evidence) AddRequery(r *kafka.Record) {
+	var q payment.Requery
+	if err := json.Unmarshal(r.Value, &q); err != nil {
+		e.stray("G5", string(r.Key), "a re-query cannot be read: "+err.Error())
+		return
+	}
+	d := e.dossier(q.PaymentID)
+	d.tier = max(d.tier, q.Query)
+	d.requeries = append(d.requeries, requery{attempt: q.Attempt, query: q.Query, due: q.DueAt})
+}
+
+// at is the command at a place, nil when none was read there.
+func (e *Evidence) at(p place) *arrival {
+	in := e.lanes[p.lane]
+	i, ok := slices.BinarySearchFunc(in, p.offset, func(v *arrival, offset int64) int { return int(v.offset - offset) })
+	if !ok {
+		return nil
+	}
+	return in[i]
+}
+
+// match finds the records that dead letters and replies belong to, as far as
+// they were read.
+func (e *Evidence) match() {
+	letters := e.letters[:0]
+	for _, l := range e.letters {
+		if v := e.at(l.of); v != nil {
+			v.dead = append(v.dead, l)
+			continue
+		}
+		letters = append(letters, l)
+	}
+	e.letters = letters
+	open := e.open[:0]
+	for _, r := range e.open {
+		if !e.matchReply(r) {
+			open = append(open, r)
 		}
 	}
-	return t.readCommands(ctx)
+	clear(e.open[len(open):])
+	e.open = open
 }
 
-// readCommands comes last: whatever the other topics tell of was asked for before.
-func (t *Tail) readCommands(ctx context.Context) error {
-	for _, topic := range t.CommandTopics {
-		if _, err := t.Read(ctx, topic, &t.Evidence.Commands); err != nil {
-			return err
-		}
+// matchReply looks for the delivery among those of the payment: the id of a reply
+// is derived from where the delivery lies.
+func (e *Evidence) matchReply(r *reply) bool {
+	d, ok := e.byID[r.payment]
+	if !ok {
+		return false
 	}
-	return nil
-}
-
-// Snapshot is the evidence so far, which later reads do not change.
-func (t *Tail) Snapshot() Evidence {
-	e := t.Evidence
-	for _, records := range []*[]kafka.Record{&e.Commands, &e.Replies, &e.Events, &e.DeadLetters, &e.Requeries} {
-		*records = slices.Clip(*records)
-	}
-	return e
-}
-
-// ReadLedger asks the channel for every charge it knows.
-func ReadLedger(ctx context.Context, url string, e *Evidence) error {
-	err := ask(ctx, url+"/ledger", func(body io.Reader) error {
-		lines := json.NewDecoder(body)
-		for {
-			var charge sim.Charge
-			if err := lines.Decode(&charge); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return err
+	for _, v := range d.arrivals {
+		if payment.ReplyID(v.topic, v.partition, v.offset, v.at, r.kind) == r.id {
+			r.arrival = v
+			v.replies = append(v.replies, r)
+			d.replies = append(d.replies, r)
+			if n := len(d.replies); n > 1 && d.replies[n-2].lane == r.lane && d.replies[n-2].offset > r.offset {
+				slices.SortStableFunc(d.replies, func(a, b *reply) int { return cmp.Compare(a.offset, b.offset) })
 			}
-			e.Ledger = append(e.Ledger, charge)
+			return true
 		}
-	})
-	if err != nil {
-		return err
 	}
-	return ask(ctx, url+"/ledger/summary", func(body io.Reader) error {
-		var sum sim.Summary
-		err := json.NewDecoder(body).Decode(&sum)
-		e.Queries = int(sum.Queries)
-		return err
-	})
+	return false
 }
 
-// ErrChannel says that the channel shows no ledger.
-var ErrChannel = errors.New("the channel shows no ledger")
-
-// ask reads one page of the channel.
-func ask(ctx context.Context, url string, read func(io.Reader) error) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrChannel, err)
+// incomplete reports whether a partition's first records are gone.
+func (e *Evidence) incomplete() bool {
+	for _, in := range e.lanes {
+		if in[0].offset > 0 {
+			return true
+		}
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrChannel, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w: %s answers %s", ErrChannel, url, response.Status)
-	}
-	if err := read(response.Body); err != nil {
-		return fmt.Errorf("%w: read %s: %w", ErrChannel, url, err)
-	}
-	return nil
+	return false
 }
 
 // Header is the value of a record's header, empty when it has none.

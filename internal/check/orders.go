@@ -22,46 +22,88 @@ type obligation struct{ namespace, name string }
 func (j *judge) obligations() {
 	groups := map[obligation][]*dossier{}
 	var names []obligation
-	for _, d := range j.archive.dossiers {
-		if d.first().decoded.Err != nil {
+	for _, d := range j.evidence.dossiers {
+		if d.asked == nil {
 			continue
 		}
-		o := obligation{cmp.Or(j.rules.Namespaces[d.identity.Caller], d.identity.Caller), d.command().ObligationOrDefault()}
+		o := obligation{cmp.Or(j.rules.Namespaces[d.identity.Caller], d.identity.Caller), d.asked.obligation}
 		if len(groups[o]) == 0 {
 			names = append(names, o)
 		}
 		groups[o] = append(groups[o], d)
 	}
 	for _, o := range names {
-		if len(groups[o]) > 1 {
+		group := groups[o]
+		j.charges(o, group)
+		if len(group) > 1 {
 			j.check("G15")
-			j.obligation(o, groups[o])
+			j.oneAtATime(o, group)
+			for _, d := range group {
+				j.refused(o, d, group)
+			}
 		}
 	}
 }
 
-func (j *judge) obligation(o obligation, group []*dossier) {
+// charges counts the payments of an obligation that the channels took money for:
+// the later one must have been made knowing the one before.
+func (j *judge) charges(o obligation, group []*dossier) {
+	var charged []*dossier
+	for _, d := range group {
+		if d.paid() != nil {
+			charged = append(charged, d)
+		}
+	}
+	if len(charged) == 0 {
+		return
+	}
+	j.obligationsPaid++
+	if len(charged) > 1 {
+		j.paidTwice++
+	}
+	slices.SortStableFunc(charged, func(a, b *dossier) int { return a.paidAt().Compare(b.paidAt()) })
+	for i := 1; i < len(charged); i++ {
+		if !j.madeAfter(o, charged[i], charged[i-1]) {
+			j.brokenf("G15", charged[i].key(), "the channel took money for the order %s twice: %s had paid it, and this command was not made knowing that",
+				o.name, charged[i-1].key())
+		}
+	}
+}
+
+// paidAt is when it counts as paid: by its event, else by the ledger.
+func (d *dossier) paidAt() time.Time {
+	if d.outcome != nil && d.outcome.state == payment.Succeeded {
+		return d.outcome.occurredAt
+	}
+	if at := d.paid().SettledAt; at != nil {
+		return *at
+	}
+	return d.paid().LastAt
+}
+
+// oneAtATime: no key is sent while another one of the order has no end, nor after
+// a success that it was not made knowing.
+func (j *judge) oneAtATime(o obligation, group []*dossier) {
 	var asked []*dossier
 	for _, d := range group {
-		if d.charge != nil && d.charge.Requests > 0 {
+		if d.requests() > 0 {
 			asked = append(asked, d)
 		}
-		j.blocked(d, group)
 	}
-	slices.SortFunc(asked, func(a, b *dossier) int { return a.charge.FirstAt.Compare(b.charge.FirstAt) })
+	slices.SortFunc(asked, func(a, b *dossier) int { return a.askedFirst().Compare(b.askedFirst()) })
 	var paid *dossier
 	until, by := time.Time{}, ""
 	for _, d := range asked {
-		if d.charge.FirstAt.Before(until) {
+		if d.askedFirst().Before(until) {
 			j.brokenf("G15", d.key(), "the channel was asked while %s of the same order %s was unresolved", by, o.name)
 		}
-		if paid != nil && !madeAfter(d.command(), paid) {
-			j.brokenf("G15", d.key(), "charged though %s had paid the order %s", paid.key(), o.name)
+		if paid != nil && !j.madeAfter(o, d, paid) {
+			j.brokenf("G15", d.key(), "sent to the channel though %s had paid the order %s", paid.key(), o.name)
 		}
 		end := far
 		if d.outcome != nil {
-			end = d.outcome.OccurredAt
-			if d.outcome.State == payment.Succeeded {
+			end = d.outcome.occurredAt
+			if d.outcome.state == payment.Succeeded {
 				paid = d
 			}
 		}
@@ -71,27 +113,50 @@ func (j *judge) obligation(o obligation, group []*dossier) {
 	}
 }
 
-// madeAfter reports whether the command was made knowing that the payment had
-// succeeded: it names it, or was issued later.
-func madeAfter(c *payment.Command, paid *dossier) bool {
-	return c.Follows != nil && *c.Follows == paid.id || c.IssuedAt.After(paid.outcome.OccurredAt.Add(payment.SuccessTolerance))
+// madeAfter reports whether the command was made knowing that the other payment
+// had succeeded: it names it or, unless its namespace is repaid by name only, was
+// issued later.
+func (j *judge) madeAfter(o obligation, d, paid *dossier) bool {
+	if d.asked.follows != nil && *d.asked.follows == paid.id {
+		return true
+	}
+	return !slices.Contains(j.rules.RepayNamed, o.namespace) && d.asked.issuedAt.After(paid.paidAt().Add(payment.SuccessTolerance))
 }
 
-// blocked: a second key's rejection names the payment that stands in its way.
-func (j *judge) blocked(d *dossier, group []*dossier) {
-	code := d.rejectedAs()
-	if code != payment.CodePriorAttemptUnresolved && code != payment.CodeObligationAlreadyPaid {
+// commitLag is how long after the time that an outcome bears it may be committed:
+// its worker may be frozen in between.
+const commitLag = 15 * time.Second
+
+// refused: the rejection of a second key names the payment that stands in its
+// way, and that one did.
+func (j *judge) refused(o obligation, d *dossier, group []*dossier) {
+	r := d.rejection()
+	if r == nil || r.code != payment.CodePriorAttemptUnresolved && r.code != payment.CodeObligationAlreadyPaid {
 		return
 	}
-	for _, r := range d.replies {
-		if r.Kind != payment.ReplyRejected {
-			continue
+	i := slices.IndexFunc(group, func(other *dossier) bool { return other != d && r.blockedBy != nil && other.id == *r.blockedBy })
+	if i < 0 {
+		j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", r.code)
+		return
+	}
+	by := group[i]
+	switch {
+	case by.had(payment.EventEvidenceConflict) || by.outcome == nil && j.running(by):
+		// a conflict stands in the way of everything; an event on its way is not judged
+	case by.outcome == nil && by.state() == payment.Rejected: // never claimed
+		j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names %s, which was rejected itself", r.code, by.key())
+	case r.code == payment.CodePriorAttemptUnresolved:
+		lag := commitLag
+		if j.rules.Running != nil {
+			lag += j.rules.Skew // the clocks of callers
 		}
-		known := r.BlockedBy != nil && slices.ContainsFunc(group, func(other *dossier) bool { return other != d && other.id == *r.BlockedBy })
-		if !known {
-			j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", code)
-			return
+		if by.outcome != nil && by.outcome.occurredAt.Add(lag).Before(d.first().at) {
+			j.brokenf("G15", d.key(), "rejected as %s, and %s had ended before", r.code, by.key())
 		}
+	case by.outcome == nil || by.outcome.state != payment.Succeeded:
+		j.brokenf("G15", d.key(), "rejected as %s, and %s did not succeed", r.code, by.key())
+	case j.madeAfter(o, d, by):
+		j.brokenf("G15", d.key(), "rejected as %s, and it was made knowing that %s had paid", r.code, by.key())
 	}
 }
 
@@ -99,7 +164,7 @@ func (j *judge) blocked(d *dossier, group []*dossier) {
 // (G12); what is checked of every payment is checked of each of them.
 func (j *judge) shared() {
 	callers := map[uuid.UUID]int{}
-	for _, d := range j.archive.dossiers {
+	for _, d := range j.evidence.dossiers {
 		if callers[d.identity.Key]++; callers[d.identity.Key] > 1 {
 			j.check("G12")
 		}
@@ -114,7 +179,7 @@ func (j *judge) fulfilled() {
 			j.never(x)
 			continue
 		}
-		d, ok := j.archive.byID[x.ID]
+		d, ok := j.evidence.known(x.ID)
 		if !ok {
 			j.brokenf("G5", x.Key, "the command was acknowledged by Kafka, and is not in the topic (%s)", x.Story)
 			continue
@@ -135,9 +200,9 @@ func (j *judge) ending(d *dossier, x *Expectation) {
 	switch {
 	case !state.Terminal() && state != payment.Review:
 		// told by ended
-	case state == payment.Review && (j.rules.AnyReview || d.charge != nil) && d.settled() <= 1:
+	case state == payment.Review && (x.Ends.AnyReview || d.charge != nil) && d.settled() <= 1:
 		// always allowed: a person is told, nothing is guessed; counted apart
-	case j.rules.AnyReview && slices.Contains(x.Ends.States, payment.Review):
+	case x.Ends.AnyReview && slices.Contains(x.Ends.States, payment.Review):
 		// where lookups are not what tells the outcome, sending again may; evidence decides
 	case !slices.Contains(x.Ends.States, state):
 		j.brokenf(x.Ends.Guarantee, x.Key, "ended %s (%s), which its story does not allow: %s", state, cmp.Or(string(d.rejectedAs()), "no code"), x.Story)
@@ -149,37 +214,18 @@ func (j *judge) ending(d *dossier, x *Expectation) {
 // never: what was written in an aborted transaction leaves no trace (G16).
 func (j *judge) never(x *Expectation) {
 	j.check("G16")
-	if _, ok := j.archive.byID[x.ID]; ok {
+	if _, ok := j.evidence.known(x.ID); ok {
 		j.brokenf("G16", x.Key, "a command of an aborted transaction is read as if it were committed")
 	}
-	for _, id := range []uuid.UUID{x.ID, x.ProviderKey} {
-		if what, ok := j.archive.unowned[id]; ok {
-			j.brokenf("G16", x.Key, "a command of an aborted transaction led to %s", what)
+	if d, ok := j.evidence.byID[x.ID]; ok && len(d.events) > 0 {
+		j.brokenf("G16", x.Key, "a command of an aborted transaction led to an event")
+	}
+	for _, r := range j.evidence.open {
+		if r.payment == x.ID {
+			j.brokenf("G16", x.Key, "a command of an aborted transaction led to a reply")
 		}
 	}
-}
-
-// budget: queries stay under the retry budget of the channel (G13): a share of
-// the submits, a floor, and a second's burst. A submit counts for up to a window
-// and a half, as it leaves the window gradually.
-func (j *judge) budget() {
-	if j.rules.Within == 0 {
-		return
+	if j.evidence.foreign[x.ProviderKey] {
+		j.brokenf("G16", x.Key, "a command of an aborted transaction led to a request at the channel")
 	}
-	queries, submits := j.queries, 0
-	for _, d := range j.archive.dossiers {
-		if d.charge != nil {
-			submits += d.charge.Requests
-		}
-	}
-	j.checked["G13"] = queries
-	if allowed := j.allowedQueries(submits); queries > allowed {
-		j.brokenf("G13", "", "%d queries, and the budget allows %d", queries, allowed)
-	}
-}
-
-func (j *judge) allowedQueries(submits int) int {
-	const window, spread = 10, 1.5
-	share := j.rules.Share * float64(submits)
-	return int(spread*share + j.rules.Floor*(j.rules.Within.Seconds()+1) + share/window)
 }

@@ -1,11 +1,10 @@
 package check
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
-	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -13,35 +12,38 @@ import (
 // the first was told (G2), other content is refused (G8).
 func (j *judge) arrival(v *arrival) {
 	j.check("G5")
-	at := placeOf(v.record).String()
+	key := v.key
+	if v.dossier != nil {
+		key = v.dossier.key()
+	}
 	switch {
 	case v.dossier == nil:
-		j.buried(v, string(v.record.Key))
+		j.buried(v, key)
 	case j.foreign(v.dossier):
 		j.check("G12")
-		j.buried(v, v.dossier.key())
+		j.buried(v, key)
 		if len(v.replies) > 0 {
-			j.brokenf("G12", v.dossier.key(), "a command in a foreign caller's name was answered")
+			j.brokenf("G12", key, "a command in a foreign caller's name was answered")
 		}
 	case !answered(v) && !j.waitsForOutcome(v) && !j.running(v.dossier):
-		j.brokenf("G5", v.dossier.key(), "no reply and no dead letter for the record at %s", at)
+		j.brokenf("G5", key, "no reply and no dead letter for the record at %s", v.place)
 	case v.number > 0:
 		j.repeat(v)
 	}
 	for _, dead := range v.dead {
-		if !bytes.Equal(dead.Value, v.record.Value) || (dead.Value == nil) != (v.record.Value == nil) || !bytes.Equal(dead.Key, v.record.Key) {
-			j.brokenf("G5", string(v.record.Key), "the dead letter of %s has other bytes than the record", at)
+		if dead.sum != v.sum {
+			j.brokenf("G5", key, "the dead letter of %s has other bytes than the record", v.place)
 		}
-		if Header(dead, "dl_reason") == "" {
-			j.brokenf("G5", string(v.record.Key), "the dead letter of %s names no reason", at)
+		if dead.reason == "" {
+			j.brokenf("G5", key, "the dead letter of %s names no reason", v.place)
 		}
 	}
 }
 
 // buried: what cannot be read is in the dead-letter topic.
 func (j *judge) buried(v *arrival, key string) {
-	if len(v.dead) == 0 {
-		j.brokenf("G5", key, "the record at %s cannot be read and is not in the dead-letter topic", placeOf(v.record))
+	if len(v.dead) == 0 && !j.fresh(v) {
+		j.brokenf("G5", key, "the record at %s cannot be read and is not in the dead-letter topic", v.place)
 	}
 }
 
@@ -51,21 +53,21 @@ func (j *judge) repeat(v *arrival) {
 	if v.fingerprint != d.first().fingerprint {
 		j.check("G8")
 		for _, r := range v.replies {
-			if r.Kind != payment.ReplyConflict || r.Code != payment.CodeIdempotencyConflict || r.Outcome != nil {
-				j.brokenf("G8", d.key(), "other content under the key was answered %s instead of conflict, at %s", r.Kind, placeOf(r.record))
+			if r.kind != payment.ReplyConflict || r.code != payment.CodeIdempotencyConflict || r.outcome != nil {
+				j.brokenf("G8", d.key(), "other content under the key was answered %s instead of conflict, at %s", r.kind, r.place)
 			}
 		}
 		return
 	}
 	j.check("G2")
 	for _, r := range v.replies {
-		switch r.Kind {
+		switch r.kind {
 		case payment.ReplyPending, payment.ReplyReplayed, payment.ReplyRejected:
-			if !r.Replayed {
-				j.brokenf("G2", d.key(), "the answer to a repeat is not marked as replayed, at %s", placeOf(r.record))
+			if !r.replayed {
+				j.brokenf("G2", d.key(), "the answer to a repeat is not marked as replayed, at %s", r.place)
 			}
 		default:
-			j.brokenf("G2", d.key(), "a repeat was answered %s, at %s", r.Kind, placeOf(r.record))
+			j.brokenf("G2", d.key(), "a repeat was answered %s, at %s", r.kind, r.place)
 		}
 	}
 }
@@ -73,66 +75,103 @@ func (j *judge) repeat(v *arrival) {
 // charge: the channel took the money once at most (G1), and never for what was
 // rejected (G2) or not ours to charge (G12).
 func (j *judge) charge(d *dossier) {
-	c := d.charge
-	if c == nil {
+	if d.charge == nil {
 		return
 	}
 	j.check("G1")
 	j.check("G6")
-	if c.Settled > 1 {
-		j.brokenf("G1", d.key(), "the channel took the money %d times", c.Settled)
+	if n := d.settled(); n > 1 {
+		j.brokenf("G1", d.key(), "the channel took the money %d times", n)
 	}
-	if d.state() == payment.Rejected && c.Requests > 0 {
-		j.brokenf("G2", d.key(), "rejected as %s, and yet the channel was asked %d times", d.rejectedAs(), c.Requests)
+	if n := d.requests(); d.state() == payment.Rejected && n > 0 {
+		j.brokenf("G2", d.key(), "rejected as %s, and yet the channel was asked %d times", d.rejectedAs(), n)
 	}
 	if j.foreign(d) {
 		j.brokenf("G12", d.key(), "the channel was asked in the name of %s, who may not publish", d.identity.Caller)
 	}
-	if d.first().decoded.Err == nil {
+	for _, c := range d.entries() {
 		j.sameContent(d, c)
 	}
+	j.stale(d)
 }
 
-func (j *judge) sameContent(d *dossier, c *sim.Charge) {
-	first := d.command()
+func (j *judge) sameContent(d *dossier, c *entry) {
 	if c.PaymentID != d.id.String() {
 		j.brokenf("G6", d.key(), "the channel was asked about payment %s under a provider key of %s", c.PaymentID, d.id)
 	}
-	if c.Amount != first.Amount || c.Currency != first.Currency || c.Order != first.OrderID {
+	first := d.asked
+	if first == nil {
+		return
+	}
+	if c.Amount != first.amount || c.Currency != first.currency || c.Order != first.orderID {
 		j.brokenf("G8", d.key(), "the channel was asked for %d %s of %s, the first command says %d %s of %s",
-			c.Amount, c.Currency, c.Order, first.Amount, first.Currency, first.OrderID)
+			c.Amount, c.Currency, c.Order, first.amount, first.currency, first.orderID)
+	}
+	if c.channel != "" && c.channel != first.channel {
+		j.brokenf("G8", d.key(), "the channel %s was asked, the first command says %s", c.channel, first.channel)
 	}
 }
 
-// evidence: an outcome agrees with the channel's own ledger (G3), and a declined
-// payment was left alone (G4).
-func (j *judge) evidence(d *dossier) {
-	if d.outcome == nil {
+// stale: what was too old, or too far in the future, was not charged (G14). A key
+// of which older deliveries may be gone is not judged.
+func (j *judge) stale(d *dossier) {
+	if d.asked == nil || j.rules.Window == 0 || j.rules.Incomplete {
 		return
 	}
-	j.check("G3")
-	c, o := d.charge, d.outcome
-	switch o.State {
+	issued := d.asked.issuedAt
+	if !issued.After(d.first().at.Add(-j.rules.Window).Add(-clockSlack)) {
+		j.check("G14")
+		j.brokenf("G14", d.key(), "charged, though it was issued %s before it was delivered", d.first().at.Sub(issued).Round(time.Second))
+	}
+	if issued.After(d.askedFirst().Add(j.rules.Skew).Add(clockSlack)) {
+		j.check("G14")
+		j.brokenf("G14", d.key(), "charged %s before it was issued", issued.Sub(d.askedFirst()).Round(time.Second))
+	}
+}
+
+// evident: an outcome agrees with the channel's own ledger (G3), and a declined
+// payment was left alone (G4).
+func (j *judge) evident(d *dossier) {
+	if d.outcome == nil || j.blind(d) {
+		return
+	}
+	switch d.outcome.state {
 	case payment.Succeeded:
-		switch {
-		case c == nil || c.Settled == 0:
-			j.brokenf("G3", d.key(), "succeeded, and the channel never took the money")
-		case c.BookedAmount != o.Amount || c.BookedCurrency != o.Currency:
-			j.brokenf("G3", d.key(), "succeeded over %d %s, and the channel booked %d %s", o.Amount, o.Currency, c.BookedAmount, c.BookedCurrency)
-		case c.Reference != o.ProviderReference:
-			j.brokenf("G3", d.key(), "the event's provider reference %q is not the ledger's %q", o.ProviderReference, c.Reference)
-		}
+		j.check("G3")
+		j.paid(d)
 	case payment.Declined:
+		j.check("G3")
 		j.check("G4")
-		switch {
-		case d.settled() > 0:
-			j.brokenf("G3", d.key(), "declined, and the channel took the money")
-		case c == nil || c.Declined == 0:
-			j.brokenf("G3", d.key(), "declined, and the channel never declined it")
-		case c.LastAt.After(o.OccurredAt):
+		j.declined(d)
+	default:
+	}
+}
+
+func (j *judge) paid(d *dossier) {
+	c, o := d.paid(), d.outcome
+	switch {
+	case c == nil:
+		j.brokenf("G3", d.key(), "succeeded, and the channel never took the money")
+	case c.BookedAmount != o.amount || c.BookedCurrency != o.currency:
+		j.brokenf("G3", d.key(), "succeeded over %d %s, and the channel booked %d %s", o.amount, o.currency, c.BookedAmount, c.BookedCurrency)
+	case c.Reference != o.reference:
+		j.brokenf("G3", d.key(), "the event's provider reference %q is not the ledger's %q", o.reference, c.Reference)
+	}
+}
+
+func (j *judge) declined(d *dossier) {
+	declines := 0
+	for _, c := range d.entries() {
+		declines += c.Declined
+		if c.LastAt.After(d.outcome.occurredAt) {
 			j.brokenf("G4", d.key(), "the channel was asked again after the decline")
 		}
-	default:
+	}
+	switch {
+	case d.settled() > 0:
+		j.brokenf("G3", d.key(), "declined, and the channel took the money")
+	case declines == 0:
+		j.brokenf("G3", d.key(), "declined, and the channel never declined it")
 	}
 }
 
@@ -145,8 +184,8 @@ func (j *judge) sticky(d *dossier) {
 	for _, e := range d.events {
 		switch {
 		case e.kind == payment.EventEvidenceConflict:
-			j.brokenf("G9", d.key(), "evidence contradicts the outcome %s", d.outcome.State)
-		case e.Version > d.outcome.Version || (e.State.Terminal() && e.State != d.outcome.State):
+			j.brokenf("G9", d.key(), "evidence contradicts the outcome %s", d.outcome.state)
+		case e.version > d.outcome.version || (e.state.Terminal() && e.state != d.outcome.state):
 			j.brokenf("G9", d.key(), "%s was followed by %s", d.outcome.kind, e.kind)
 		}
 	}
@@ -155,33 +194,44 @@ func (j *judge) sticky(d *dossier) {
 // order: versions of events rise by one, and a repeat follows its own original
 // directly; replies never tell an older version after a newer one (G10).
 func (j *judge) order(d *dossier) {
-	last := &event{}
+	var last *event
 	for _, e := range d.events {
 		j.check("G10")
-		if last.record != nil && e.record.Partition != last.record.Partition {
-			j.brokenf("G10", d.key(), "its events are in two partitions, %d and %d", last.record.Partition, e.record.Partition)
-		}
-		same := last.record != nil && Header(e.record, "ce_id") == Header(last.record, "ce_id")
-		switch {
-		case same && !bytes.Equal(e.record.Value, last.record.Value):
-			j.brokenf("G10", d.key(), "an event was repeated with another content, at %s", placeOf(e.record))
-		case same:
-		case e.Version < last.Version:
-			j.brokenf("G10", d.key(), "version %d of its events comes after version %d, at %s", e.Version, last.Version, placeOf(e.record))
-		case e.Version == last.Version:
-			j.brokenf("G10", d.key(), "two events have version %d, at %s", e.Version, placeOf(e.record))
-		case e.Version > last.Version+1:
-			j.brokenf("G5", d.key(), "its events have a gap before version %d, at %s", e.Version, placeOf(e.record))
-		}
+		j.follows(d, last, e)
 		last = e
 	}
 	version := 0
 	for _, r := range d.replies {
 		j.check("G10")
-		if r.Version < version {
-			j.brokenf("G10", d.key(), "a reply tells version %d after version %d, at %s", r.Version, version, placeOf(r.record))
+		if r.version < version {
+			j.brokenf("G10", d.key(), "a reply tells version %d after version %d, at %s", r.version, version, r.place)
 		}
-		version = r.Version
+		version = r.version
+	}
+}
+
+// follows judges an event by the one before it in the topic, nil for the first.
+func (j *judge) follows(d *dossier, last, e *event) {
+	version := 0
+	if last != nil {
+		version = last.version
+		if e.lane != last.lane {
+			j.brokenf("G10", d.key(), "its events are in two partitions, %d and %d", last.partition, e.partition)
+		}
+		if e.id == last.id {
+			if e.sum != last.sum {
+				j.brokenf("G10", d.key(), "an event was repeated with another content, at %s", e.place)
+			}
+			return
+		}
+	}
+	switch {
+	case last != nil && e.version < version:
+		j.brokenf("G10", d.key(), "version %d of its events comes after version %d, at %s", e.version, version, e.place)
+	case last != nil && e.version == version:
+		j.brokenf("G10", d.key(), "two events have version %d, at %s", e.version, e.place)
+	case e.version > version+1:
+		j.brokenf("G5", d.key(), "its events have a gap before version %d, at %s", e.version, e.place)
 	}
 }
 
@@ -190,37 +240,37 @@ func (j *judge) order(d *dossier) {
 func (j *judge) outcomes(d *dossier) {
 	var code payment.Code
 	for _, r := range d.replies {
-		if r.Caller != d.identity.Caller {
-			j.brokenf("G12", d.key(), "a reply to %s names the caller %s", d.identity.Caller, r.Caller)
+		if r.caller != d.identity.Caller {
+			j.brokenf("G12", d.key(), "a reply to %s names the caller %s", d.identity.Caller, r.caller)
 		}
 		switch {
-		case r.Kind == payment.ReplyConflict:
+		case r.kind == payment.ReplyConflict:
 			continue
-		case r.Kind == payment.ReplyRejected:
-			if code = cmp.Or(code, r.Code); r.Code != code || d.outcome != nil && d.outcome.State != payment.Rejected {
-				j.brokenf("G2", d.key(), "rejected as %s after it was %s", r.Code, cmp.Or(string(code), "settled"))
+		case r.kind == payment.ReplyRejected:
+			if code = cmp.Or(code, r.code); r.code != code || d.outcome != nil && d.outcome.state != payment.Rejected {
+				j.brokenf("G2", d.key(), "rejected as %s after it was %s", r.code, cmp.Or(string(code), "settled"))
 			}
 			continue
 		case code != "":
-			j.brokenf("G2", d.key(), "answered %s after it was rejected as %s", r.Kind, code)
+			j.brokenf("G2", d.key(), "answered %s after it was rejected as %s", r.kind, code)
 		}
-		if r.Outcome == nil {
-			if r.Kind != payment.ReplyPending {
-				j.brokenf("G2", d.key(), "the reply at %s is %s without an outcome", placeOf(r.record), r.Kind)
+		if r.outcome == nil {
+			if r.kind != payment.ReplyPending {
+				j.brokenf("G2", d.key(), "the reply at %s is %s without an outcome", r.place, r.kind)
 			}
 			continue
 		}
 		if d.outcome == nil && j.running(d) {
 			continue // its event is on its way
 		}
-		if d.outcome == nil || !tells(r.Outcome, d.outcome) {
-			j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", placeOf(r.record), r.Outcome.State, r.Outcome.ProviderReference)
+		if d.outcome == nil || !tells(r.outcome, d.outcome) {
+			j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", r.place, r.outcome.State, r.outcome.ProviderReference)
 		}
 	}
 }
 
 func tells(o *payment.Outcome, e *event) bool {
-	return o.State == e.State && o.ProviderReference == e.ProviderReference && o.Cause == e.Cause && o.OccurredAt.Equal(e.OccurredAt)
+	return o.State == e.state && o.ProviderReference == e.reference && o.Cause == e.cause && o.OccurredAt.Equal(e.occurredAt)
 }
 
 // ended: a command has an end, and its first delivery is told it (G5).
@@ -249,7 +299,7 @@ func (j *judge) ended(d *dossier) {
 	if state == payment.Rejected {
 		want = payment.ReplyRejected
 	}
-	told := slices.ContainsFunc(d.first().replies, func(r *reply) bool { return r.Kind == want })
+	told := slices.ContainsFunc(d.first().replies, func(r *reply) bool { return r.kind == want })
 	if !told && len(d.first().dead) == 0 {
 		j.brokenf("G5", d.key(), "%s, and the first delivery was never told", state)
 	}

@@ -1,30 +1,81 @@
 package check
 
-import "time"
+import (
+	"time"
 
-// clockSlack is by how much the clocks of broker and database may differ.
-const clockSlack = 250 * time.Millisecond
+	"github.com/settleonce/settleonce/payment"
+)
 
-// punctual: no re-query ran before its time (G13). The next re-query's message is
-// written by the transaction that records the one before, so it cannot be older
-// than that one's due time.
+const (
+	// clockSlack is by how much the clocks of broker, database and channel may
+	// differ.
+	clockSlack = 250 * time.Millisecond
+	// underWay is how long a query that an earlier holder of the payment made may
+	// still reach the channel: it was frozen with the query in its hands.
+	underWay = 4 * time.Second
+)
+
+// stored is when, at the latest, an announcement was stored: its due time lies a
+// tier and some jitter after that, by the database's clock. The clock of the relay
+// that published it may be anywhere.
+func (q *requery) stored() time.Time {
+	if q.query < 1 || q.query > len(payment.Tiers) {
+		return q.due
+	}
+	return q.due.Add(-payment.Tiers[q.query-1])
+}
+
+// punctual: no re-query ran before its time (G13). The next re-query is announced
+// by the transaction that records the one before, so that one must have been due.
 func (j *judge) punctual(d *dossier) {
 	for i := range d.requeries {
 		next := &d.requeries[i]
-		if next.Query < 2 {
+		if next.query < 2 {
 			continue
 		}
 		j.check("G13")
 		known, early := false, true
 		for k := range d.requeries {
 			q := &d.requeries[k]
-			if q.Attempt == next.Attempt && q.Query == next.Query-1 && !q.at.After(next.at.Add(clockSlack)) {
+			if q.attempt == next.attempt && q.query == next.query-1 && !q.stored().After(next.stored().Add(clockSlack)) {
 				known = true
-				early = early && next.at.Add(clockSlack).Before(q.DueAt)
+				early = early && next.stored().Add(clockSlack).Before(q.due)
 			}
 		}
 		if known && early {
-			j.brokenf("G13", d.key(), "re-query %d ran before its time", next.Query-1)
+			j.brokenf("G13", d.key(), "re-query %d ran before its time", next.query-1)
+		}
+	}
+	j.askedEarly(d)
+}
+
+// askedEarly holds the times at which the channel was asked against what was
+// announced: before the first re-query is due nobody asks, and between the
+// announcement of a later one and its time only who had asked before. Where
+// commits may be lost, a payment is asked about before its first send; after a
+// decline that is not concluded, once its sends are dead.
+func (j *judge) askedEarly(d *dossier) {
+	if d.charge == nil || len(d.others) > 0 || j.rules.Database != nil && j.rules.Database.Suspect != "" {
+		return
+	}
+	first := far
+	for i := range d.requeries {
+		if q := &d.requeries[i]; q.query == 1 && q.due.Before(first) {
+			first = q.due
+		}
+	}
+	for _, at := range d.charge.QueriedAt {
+		j.check("G13")
+		if first != far && at.Before(first.Add(-clockSlack)) {
+			j.brokenf("G13", d.key(), "the channel was asked %s before the first re-query was due", first.Sub(at).Round(time.Millisecond))
+			return
+		}
+		for i := range d.requeries {
+			q := &d.requeries[i]
+			if q.query > 1 && d.charge.Declined == 0 && at.After(q.stored().Add(underWay)) && at.Before(q.due.Add(-clockSlack)) {
+				j.brokenf("G13", d.key(), "the channel was asked %s before re-query %d was due", q.due.Sub(at).Round(time.Millisecond), q.query)
+				return
+			}
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (j *judge) history(p *PaymentRow) {
 // and the topic tells the same end as the row (G5, G7).
 func (j *judge) published(p *PaymentRow, pending map[uuid.UUID]bool) {
 	key := p.Identity.Key.String()
-	d, ok := j.archive.byID[p.ID]
+	d, ok := j.evidence.known(p.ID)
 	if !ok {
 		if !j.rules.Incomplete {
 			j.brokenf("G6", key, "the database has a payment that no command in the topic asked for")
@@ -101,7 +101,7 @@ func (j *judge) published(p *PaymentRow, pending map[uuid.UUID]bool) {
 	j.check("G7")
 	seen := map[int]bool{}
 	for _, e := range d.events {
-		seen[e.Version] = true
+		seen[e.version] = true
 	}
 	for version := 1; version <= p.Version && !j.rules.Incomplete; version++ {
 		if !seen[version] && !awaited(p.ID, version, pending) {
@@ -110,12 +110,12 @@ func (j *judge) published(p *PaymentRow, pending map[uuid.UUID]bool) {
 	}
 	switch {
 	case d.outcome == nil:
-	case p.State.Terminal() && p.State != d.outcome.State:
-		j.brokenf("G7", key, "the database says %s, the event %s", p.State, d.outcome.State)
-	case p.State.Terminal() && p.Reference != d.outcome.ProviderReference:
-		j.brokenf("G7", key, "the database says reference %q, the event %q", p.Reference, d.outcome.ProviderReference)
+	case p.State.Terminal() && p.State != d.outcome.state:
+		j.brokenf("G7", key, "the database says %s, the event %s", p.State, d.outcome.state)
+	case p.State.Terminal() && p.Reference != d.outcome.reference:
+		j.brokenf("G7", key, "the database says reference %q, the event %q", p.Reference, d.outcome.reference)
 	case !p.State.Terminal() && j.rules.Running == nil:
-		j.brokenf("G7", key, "an event says %s, the database %s", d.outcome.State, p.State)
+		j.brokenf("G7", key, "an event says %s, the database %s", d.outcome.state, p.State)
 	}
 }
 
@@ -137,13 +137,17 @@ func awaited(id uuid.UUID, version int, pending map[uuid.UUID]bool) bool {
 // permits: what the channel executed was claimed and permitted before, request by
 // request (G1, G6). What it turned away (429, 401) gave its permit back.
 func (j *judge) permits(p *PaymentRow) {
-	d, ok := j.archive.byID[p.ID]
+	d, ok := j.evidence.known(p.ID)
 	if !ok || d.charge == nil {
 		return
 	}
 	j.check("G6")
-	if d.charge.Executions > p.Sends && (p.State.Terminal() || j.rules.Running == nil) {
-		j.brokenf("G1", p.Identity.Key.String(), "the channel executed %d requests with %d permits", d.charge.Executions, p.Sends)
+	executions := 0
+	for _, c := range d.entries() {
+		executions += c.Executions
+	}
+	if executions > p.Sends && (p.State.Terminal() || j.rules.Running == nil) {
+		j.brokenf("G1", p.Identity.Key.String(), "the channel executed %d requests with %d permits", executions, p.Sends)
 	}
 }
 
@@ -170,8 +174,8 @@ func (j *judge) holds() {
 	for i := range db.Payments {
 		known[db.Payments[i].ID] = true
 	}
-	for _, d := range j.archive.dossiers {
-		if d.charge != nil && d.charge.Requests > 0 && !known[d.id] {
+	for _, d := range j.evidence.dossiers {
+		if d.requests() > 0 && !known[d.id] {
 			j.brokenf("G6", d.key(), "the channel was asked, and the database does not know the payment")
 		}
 	}
@@ -179,7 +183,7 @@ func (j *judge) holds() {
 
 // offsets: what Kafka says was consumed is durably claimed, and exists (G11).
 func (j *judge) offsets() {
-	for _, o := range j.archive.offsets {
+	for _, o := range j.evidence.Offsets {
 		j.check("G11")
 		stored, ok := j.rules.Database.Stored[o.Topic][o.Partition]
 		switch {

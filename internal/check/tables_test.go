@@ -63,7 +63,7 @@ func (w *tables) judgeAll(running bool) Verdict {
 	if running {
 		rules.Running = func(uuid.UUID, time.Time) bool { return true }
 	}
-	return Judge(&w.evidence, rules)
+	return Judge(w.file(), rules)
 }
 
 // Tables that agree with topics and ledger break nothing, at work or drained.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,16 @@ type Verdict struct {
 	Counts     Counts      `json:"counts"`
 	Guarantees []Held      `json:"guarantees"`
 	Violations []Violation `json:"violations"`
+	// Unchecked is what could not be looked at, or was not there to be looked at.
+	Unchecked []Unchecked `json:"unchecked,omitempty"`
+}
+
+// Unchecked is something that no verdict was reached on.
+type Unchecked struct {
+	Guarantee string `json:"guarantee"`
+	// What was not looked at, and Why.
+	What string `json:"what"`
+	Why  string `json:"why"`
 }
 
 // Holds reports whether no guarantee was broken.
@@ -77,6 +88,10 @@ type Ends struct {
 	// States may be empty: then only what holds of every payment is checked.
 	States []payment.State
 	Codes  []payment.Code // of rejections
+	// AnyReview says that its channel cannot always be asked or sent to again, so that
+	// it may end in review whatever happens, also without ever being seen there: a
+	// person decides.
+	AnyReview bool
 	// Never says that nobody must ever hear of it.
 	Never bool
 }
@@ -101,13 +116,17 @@ type Rules struct {
 	Namespaces map[string]string
 	// Expected is what is known about payments; nil for nothing.
 	Expected []Expectation
-	// AnyReview allows every payment to end in review, also one that the channel
-	// never saw: where a send may not be repeated, a person decides.
-	AnyReview bool
-	// Within is how long queries were counted, Share and Floor the retry budget: a
-	// share of the submits, and queries per second. Zero leaves the budget out.
-	Within       time.Duration
+	// Share and Floor are the retry budget of every channel: a share of the submits,
+	// and queries per second. Without Floor it is not known.
 	Share, Floor float64
+	// RepayNamed are namespaces in which a paid obligation is paid again only by a
+	// command that names the payment it follows.
+	RepayNamed []string
+	// Window is the age past which an unknown command is stale, Skew how far it may
+	// be issued in the future. Zero leaves the age out.
+	Window, Skew time.Duration
+	// Blind are channels whose ledger cannot be seen, and why.
+	Blind map[string]string
 	// Incomplete says that old records may be gone from the topics, so that what
 	// answers them is not out of the blue.
 	Incomplete bool
@@ -121,38 +140,38 @@ type Rules struct {
 // judge looks at everything. It knows the rules, and nothing else but the
 // evidence.
 type judge struct {
-	archive *archive
-	rules   Rules
-	// queries are those that arrived at the channel.
-	queries int
+	evidence *Evidence
+	rules    Rules
 
 	checked    map[string]int
 	violations []Violation
+	unchecked  []Unchecked
+	// obligationsPaid counts obligations that were paid, paidTwice those that were
+	// paid more than once.
+	obligationsPaid, paidTwice int
 }
 
 func newJudge(e *Evidence, rules Rules) *judge {
-	return &judge{archive: file(e), rules: rules, queries: e.Queries, checked: map[string]int{}}
+	e.match()
+	return &judge{evidence: e, rules: rules, checked: map[string]int{}}
 }
 
-// Judge checks all that topics and the channel's ledger show.
+// Judge checks all that topics, tables and the channels' ledgers show.
 func Judge(e *Evidence, rules Rules) Verdict { return newJudge(e, rules).verdict() }
 
 // Outstanding says what is still to come, and nothing when everything has: it is
-// what a run waits for.
+// what a run waits for. The ledgers need not be there yet.
 func Outstanding(e *Evidence, rules Rules) []string { return newJudge(e, rules).outstanding() }
 
 func (j *judge) verdict() Verdict {
-	if !j.rules.Incomplete {
-		for _, s := range j.archive.strays {
-			j.brokenf(s.guarantee, s.key, "%s", s.text)
-		}
-	}
-	for _, v := range j.archive.arrivals {
+	j.evidence.fileLedgers()
+	j.unclaimed()
+	for _, v := range j.evidence.arrivals {
 		j.arrival(v)
 	}
-	for _, d := range j.archive.dossiers {
+	for _, d := range j.evidence.dossiers {
 		j.charge(d)
-		j.evidence(d)
+		j.evident(d)
 		j.sticky(d)
 		j.order(d)
 		j.outcomes(d)
@@ -162,9 +181,41 @@ func (j *judge) verdict() Verdict {
 	j.obligations()
 	j.shared()
 	j.fulfilled()
-	j.budget()
+	j.budgets()
 	j.tables()
-	return Verdict{Counts: j.count(), Guarantees: Tally(j.checked, j.violations), Violations: j.violations}
+	j.limits()
+	return Verdict{Counts: j.count(), Guarantees: Tally(j.checked, j.violations), Violations: j.violations, Unchecked: j.unchecked}
+}
+
+// unclaimed: no message and no charge is about something that nobody asked for.
+// Where old commands may be gone, what they led to looks so.
+func (j *judge) unclaimed() {
+	if j.rules.Incomplete {
+		j.unseen("G6", "messages and charges that no command asked for", "old commands are gone from the topic")
+		return
+	}
+	for _, s := range j.evidence.strays {
+		j.brokenf(s.guarantee, s.key, "%s", s.text)
+	}
+	for i := range j.evidence.letters {
+		l := &j.evidence.letters[i]
+		j.brokenf("G5", l.key, "the dead letter at %s names no record it comes from", l.place)
+	}
+	for _, r := range j.evidence.open {
+		j.brokenf("G5", r.key.String(), "the reply at %s answers no delivery of its payment", r.place)
+	}
+	var orphans []*event
+	for _, d := range j.evidence.byID {
+		if len(d.arrivals) == 0 {
+			orphans = append(orphans, d.events...)
+		}
+	}
+	slices.SortFunc(orphans, func(a, b *event) int {
+		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.offset, b.offset))
+	})
+	for _, e := range orphans {
+		j.brokenf("G6", e.key.String(), "the event at %s is about a payment that no command asked for", e.place)
+	}
 }
 
 // running reports whether a payment may still be on its way.
@@ -172,7 +223,12 @@ func (j *judge) running(d *dossier) bool {
 	if j.rules.Running == nil {
 		return false
 	}
-	return j.rules.Running(d.id, d.arrivals[len(d.arrivals)-1].record.Time)
+	return j.rules.Running(d.id, d.arrivals[len(d.arrivals)-1].at)
+}
+
+// fresh reports whether a record that belongs to no payment came in lately.
+func (j *judge) fresh(v *arrival) bool {
+	return j.rules.Running != nil && j.rules.Running(uuid.Nil, v.at)
 }
 
 func (j *judge) check(guarantee string) { j.checked[guarantee]++ }
@@ -198,8 +254,6 @@ func Tally(checked map[string]int, violations []Violation) []Held {
 	return out
 }
 
-func (d *dossier) key() string { return d.identity.Key.String() }
-
 // foreign reports whether the payment's caller may not publish.
 func (j *judge) foreign(d *dossier) bool {
 	return j.rules.Callers != nil && !slices.Contains(j.rules.Callers, d.identity.Caller)
@@ -207,12 +261,12 @@ func (j *judge) foreign(d *dossier) bool {
 
 func (j *judge) outstanding() []string {
 	missing := []string{}
-	for _, v := range j.archive.arrivals {
+	for _, v := range j.evidence.arrivals {
 		if !answered(v) && !j.waitsForOutcome(v) {
-			missing = append(missing, "an answer to "+placeOf(v.record).String())
+			missing = append(missing, "an answer to "+v.place.String())
 		}
 	}
-	for _, d := range j.archive.dossiers {
+	for _, d := range j.evidence.dossiers {
 		if s := d.state(); !j.foreign(d) && !s.Terminal() && s != payment.Review && (s != 0 || len(d.first().dead) == 0) {
 			missing = append(missing, fmt.Sprintf("an end of %s (%s now)", d.key(), stateName(s)))
 		}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestVerdict_HoldsForWhatIsAllowed(t *testing.T) {
 	v := w.requireClean()
 	require.Equal(t, Counts{
 		Records: 10, Keys: 6, Aborted: 1, Charges: 2, ChannelAsked: 3, Succeeded: 2, Declined: 1, Rejected: 2, Repeats: 2, Pending: 1, Conflicts: 1,
-		SecondUnresolved: 1, SecondPaid: 1, PaidAgain: 1, DeadLetters: 2, Unknown: 1, Resolved: Tiers{Second: 1},
+		Obligations: 1, PaidTwice: 1, SecondUnresolved: 1, SecondPaid: 1, PaidAgain: 1, DeadLetters: 2, Unknown: 1, Resolved: Tiers{Second: 1},
 		Events: 5, EventRepeats: 1, Replies: 9, AnsweredAgain: 1,
 	}, v.Counts)
 }
@@ -66,7 +67,10 @@ func TestVerdict_ReviewIsAnEnd(t *testing.T) {
 // Each violation is planted into a run that held, and must be found at its key.
 func TestVerdict_FindsPlantedViolations(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range plants {
+	all := maps.Clone(plants)
+	maps.Copy(all, channelPlants)
+	maps.Copy(all, obligationPlants)
+	for name, spoil := range all {
 		guarantee, _, _ := strings.Cut(name, " ")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -387,11 +391,9 @@ var plants = map[string]func(w *world) uuid.UUID{
 	"G13 a re-query before its time": func(w *world) uuid.UUID {
 		c := w.command()
 		w.charged(c)
-		for query, due := range []time.Duration{time.Second, time.Minute, time.Hour} {
-			q := payment.Requery{PaymentID: c.Identity().PaymentID(), Attempt: 1, Query: query + 1, DueAt: w.now.Add(due)}
-			w.now = w.now.Add(2 * time.Second)
-			w.evidence.Requeries = append(w.evidence.Requeries, w.record(w.topics.Requery[query], nil, q.AppendJSON(nil)))
-		}
+		w.announce(c, 1, w.now.Add(time.Second))
+		w.announce(c, 2, w.now.Add(5500*time.Millisecond))
+		w.announce(c, 3, w.now.Add(20*time.Second)) // 4 s after now, and not after 5.5 s
 		return c.IdempotencyKey
 	},
 	"G12 a stranger was charged": func(w *world) uuid.UUID {

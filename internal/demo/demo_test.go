@@ -4,50 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/fleet"
+	"github.com/settleonce/settleonce/internal/fleet/fleettest"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(built.dir)
-		os.Exit(code)
-	}))
-}
+// program is what the fleets of these tests run.
+var program fleettest.Program
 
-// built is the program that the fleets of these tests run.
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func program(t *testing.T) string {
-	t.Helper()
-	built.once.Do(func() {
-		//nolint:usetesting // it outlives the test that builds it
-		if built.dir, built.err = os.MkdirTemp("", "settleonce-demo-*"); built.err != nil {
-			return
-		}
-		var out []byte
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", built.dir, "../../cmd/settleonce")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, built.err = cmd.CombinedOutput(); built.err != nil {
-			built.err = &exec.Error{Name: string(out), Err: built.err}
-		}
-	})
-	require.NoError(t, built.err)
-	return filepath.Join(built.dir, "settleonce")
-}
+func TestMain(m *testing.M) { program.Main(m) }
 
 // runDemo runs a demo as the command does, in a size for tests.
 func runDemo(t *testing.T, cfg Config) Report {
@@ -55,7 +25,7 @@ func runDemo(t *testing.T, cfg Config) Report {
 	if testing.Short() {
 		t.Skip("runs a whole system and waits for re-queries; left out by -short")
 	}
-	cfg.Fleet.Binary, cfg.Fleet.Log = program(t), zerolog.Nop()
+	cfg.Fleet.Binary, cfg.Fleet.Log = program.Path(t), zerolog.Nop()
 	cfg.Say = func(what string) { t.Log(what) }
 	report, err := Run(context.Background(), cfg)
 	require.NoError(t, err)
@@ -87,7 +57,7 @@ func TestVerdict_SeesARealDoubleCharge(t *testing.T) {
 	t.Parallel()
 	report := runDemo(t, Config{
 		Commands: 100, Seed: 12, Kills: -1,
-		Behaviour: `{"latency":"15ms","longestExecution":"5s","idempotentSubmit":false}`,
+		Channels: []Channel{{Channel: fleet.Channel{Name: "sim", Behaviour: Behaviour(`"idempotentSubmit":false`), Promises: Promises(nil)}}},
 		extra: []story{{"forgotten and hidden", 0, func(w *writer) {
 			w.first(w.payment(endsCharged, "lost_answer,query_hidden@*"))
 		}}},

@@ -30,6 +30,7 @@ type player struct {
 
 	mu       sync.Mutex
 	due      []delivery // by time
+	late     []delivery // of triggers that fired, by time
 	waiting  map[uuid.UUID][]trigger
 	pending  int // triggers that have not fired
 	sent     int
@@ -37,7 +38,7 @@ type player struct {
 }
 
 func newPlayer(s *script, publisher *kafka.Publisher, topic string, brokers []string) *player {
-	p := &player{script: s, publisher: publisher, topic: topic, brokers: brokers, waiting: map[uuid.UUID][]trigger{}, due: slices.Clone(s.deliveries)}
+	p := &player{script: s, publisher: publisher, topic: topic, brokers: brokers, waiting: map[uuid.UUID][]trigger{}, due: s.deliveries}
 	for _, t := range s.triggers {
 		p.waiting[t.payment] = append(p.waiting[t.payment], t)
 		p.pending++
@@ -80,12 +81,19 @@ func (p *player) take(now time.Duration) (batch []delivery, left bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
-	for n < len(p.due) && p.due[n].at <= now {
+	for n < len(p.due) && p.due[n].at <= now && n < mostAtOnce {
 		n++
 	}
 	batch, p.due = p.due[:n:n], p.due[n:]
-	return batch, len(p.due) > 0 || p.pending > 0
+	for n = 0; n < len(p.late) && p.late[n].at <= now; n++ {
+		batch = append(batch, p.late[n])
+	}
+	p.late = p.late[n:]
+	return batch, len(p.due)+len(p.late)+p.pending > 0
 }
+
+// mostAtOnce bounds a batch: after the broker was away, everything is due.
+const mostAtOnce = 2000
 
 // publish sends until the broker has acknowledged everything: an error is
 // "unknown", so the same records are sent again, which must not matter.
@@ -162,7 +170,10 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 			t.then.dropped = true
 			continue
 		}
-		now := time.Since(p.begun)
+		now := time.Since(p.begun) + t.after
+		if t.fresh {
+			t.then.command.IssuedAt = time.Now().UTC().Add(t.after).Truncate(time.Millisecond)
+		}
 		p.insert(delivery{at: now, command: &t.then.command})
 		for _, pause := range t.again {
 			p.insert(delivery{at: now + pause, command: &t.then.command})
@@ -184,8 +195,8 @@ func final(kind payment.EventType) bool {
 }
 
 func (p *player) insert(d delivery) {
-	i, _ := slices.BinarySearchFunc(p.due, d, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
-	p.due = slices.Insert(p.due, i, d)
+	i, _ := slices.BinarySearchFunc(p.late, d, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
+	p.late = slices.Insert(p.late, i, d)
 }
 
 // progress is how many records were acknowledged, how many are due later, and
@@ -193,7 +204,7 @@ func (p *player) insert(d delivery) {
 func (p *player) progress() (sent, due, pending int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent, len(p.due), p.pending
+	return p.sent, len(p.due) + len(p.late), p.pending
 }
 
 // done reports whether everything was published.

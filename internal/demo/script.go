@@ -19,18 +19,15 @@ const (
 	// staleBy is past the window of 14 days, futureBy past the skew of 5 minutes.
 	staleBy  = 15 * 24 * time.Hour
 	futureBy = time.Hour
-	// stranger may not publish.
-	stranger = "mallory"
 )
-
-// callers may publish.
-var callers = []string{"shop", "billing"}
 
 // planned is one payment of the script.
 type planned struct {
 	command payment.Command
 	story   string
 	ends    check.Ends
+	// at is when it is delivered first, where that is planned.
+	at time.Duration
 	// dropped says that it was never published, as what it waited for cannot come.
 	dropped bool
 }
@@ -65,6 +62,9 @@ type trigger struct {
 	payment uuid.UUID
 	event   payment.EventType
 	then    *planned
+	// after is the pause before it is delivered, fresh that it is issued only then.
+	after time.Duration
+	fresh bool
 	// again are the pauses after which it is delivered again.
 	again []time.Duration
 }
@@ -76,17 +76,26 @@ type script struct {
 	triggers   []trigger
 	// transactions are written one after the other.
 	transactions []transaction
+	// later are the records of triggers and transactions.
+	later int
 	// records is how many records there will be.
 	records int
 	length  time.Duration
+	// anyReview are the channels whose payments may end in review.
+	anyReview map[string]bool
 }
 
-// write makes a script of about so many records: every story at least once, the
-// extra ones exactly once. The same seed and start give the same script.
-func write(records int, length time.Duration, seed uint64, start time.Time, extra ...story) *script {
+// write makes a script of about so many records, spread over the channels: every
+// story at least once, the extra ones exactly once. The same seed and start give
+// the same script.
+func write(records int, length time.Duration, seed uint64, start time.Time, channels []Channel, extra ...story) *script {
 	w := &writer{
-		script: &script{length: cmp.Or(length, lengthOf(records))}, random: newRandom(seed), seed: seed,
+		script: &script{length: cmp.Or(length, lengthOf(records))}, random: newRandom(seed), seed: seed, channels: channels,
 		start: start.UTC().Truncate(time.Millisecond),
+	}
+	w.script.anyReview = map[string]bool{}
+	for _, c := range channels {
+		w.script.anyReview[c.Name] = c.AnyReview
 	}
 	total := 0
 	for i := range stories {
@@ -119,6 +128,7 @@ func (s *script) expectations() []check.Expectation {
 		if p.dropped {
 			continue
 		}
+		p.ends.AnyReview = s.anyReview[p.command.Channel] && !slices.Equal(p.ends.States, []payment.State{payment.Rejected})
 		out = append(out, check.Expectation{
 			ID: p.id(), ProviderKey: p.command.Identity().ProviderKey(1), Key: p.command.IdempotencyKey.String(), Story: p.story, Ends: p.ends,
 		})
@@ -126,16 +136,7 @@ func (s *script) expectations() []check.Expectation {
 	return out
 }
 
-func (s *script) count() int {
-	n := len(s.deliveries)
-	for i := range s.triggers {
-		n += 1 + len(s.triggers[i].again)
-	}
-	for i := range s.transactions {
-		n += len(s.transactions[i].commands)
-	}
-	return n
-}
+func (s *script) count() int { return len(s.deliveries) + s.later }
 
 // ends is how many payments will have an end: all but those of strangers.
 func (s *script) ends() int {
@@ -150,12 +151,13 @@ func (s *script) ends() int {
 
 // writer tells stories.
 type writer struct {
-	script *script
-	random *rand.Rand
-	seed   uint64
-	start  time.Time
-	story  string
-	orders int
+	script   *script
+	random   *rand.Rand
+	seed     uint64
+	start    time.Time
+	channels []Channel
+	story    string
+	orders   int
 }
 
 func (w *writer) tell(s *story) {
@@ -184,13 +186,16 @@ func (w *writer) payment(e check.Ends, fault string) *planned {
 	c := payment.Command{
 		IdempotencyKey: w.key(), Caller: caller, Operation: payment.OperationCharge,
 		OrderID: fmt.Sprintf("order-%d-%d", w.seed%1e6, w.orders), Amount: 100 + w.random.Int64N(20_000), Currency: w.pick([]string{"EUR", "USD", "JPY", "KWD"}),
-		CustomerID: fmt.Sprintf("cust-%d", w.random.IntN(500)), PaymentMethod: "tok_visa", Channel: "sim", IssuedAt: w.start,
+		CustomerID: fmt.Sprintf("cust-%d", w.random.IntN(500)), PaymentMethod: "tok_visa", Channel: w.channel(), IssuedAt: w.start,
 	}
 	if fault != "" {
 		c.Metadata = map[string]string{"sim": fault}
 	}
 	return w.plan(c, e)
 }
+
+// channel is one of the channels.
+func (w *writer) channel() string { return w.channels[w.random.IntN(len(w.channels))].Name }
 
 func (w *writer) plan(c payment.Command, e check.Ends) *planned {
 	p := &planned{command: c, story: w.story, ends: e}
@@ -206,11 +211,18 @@ func (w *writer) otherAmount(p *planned) *planned {
 	return &planned{command: c, story: w.story}
 }
 
-// sameOrder is another key for the order of a payment.
+// sameOrder is another key for the order of a payment, over any channel.
 func (w *writer) sameOrder(p *planned, e check.Ends) *planned {
 	c := p.command
-	c.IdempotencyKey, c.Metadata = w.key(), nil
+	c.IdempotencyKey, c.Metadata, c.Channel = w.key(), nil, w.channel()
 	return w.plan(c, e)
+}
+
+// naming is another key for the order of a payment, that names a payment.
+func (w *writer) naming(p *planned, follows uuid.UUID, e check.Ends) *planned {
+	next := w.sameOrder(p, e)
+	next.command.Follows = &follows
+	return next
 }
 
 // otherCaller is the same key under another caller: another payment.
@@ -222,17 +234,13 @@ func (w *writer) otherCaller(p *planned, e check.Ends, caller string) *planned {
 }
 
 // following is a second payment of the order that names the first.
-func (w *writer) following(p *planned) *planned {
-	next := w.sameOrder(p, endsCharged)
-	first := p.id()
-	next.command.Follows = &first
-	return next
-}
+func (w *writer) following(p *planned) *planned { return w.naming(p, p.id(), endsCharged) }
 
 // first delivers a payment for the first time, and returns when.
 func (w *writer) first(p *planned) time.Duration {
 	at := time.Duration(w.random.Int64N(int64(w.script.length * 8 / 10)))
 	p.command.IssuedAt = p.command.IssuedAt.Add(at.Truncate(time.Millisecond))
+	p.at = at
 	w.at(at, p)
 	return at
 }
@@ -251,38 +259,35 @@ func (w *writer) transact(commit bool, n int, e check.Ends) {
 		t.commands = append(t.commands, &p.command)
 	}
 	w.script.transactions = append(w.script.transactions, t)
+	w.script.later += n
 }
 
 // when delivers a payment once an event of another one was seen, and again after
 // the pauses.
 func (w *writer) when(p *planned, event payment.EventType, then *planned, again ...time.Duration) {
 	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: event, then: then, again: again})
+	w.script.later += 1 + len(again)
+}
+
+// whenFresh is when, a while later, for a payment that is issued only then.
+func (w *writer) whenFresh(p *planned, event payment.EventType, after time.Duration, then *planned) {
+	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: event, then: then, after: after, fresh: true})
+	w.script.later++
 }
 
 // repeat delivers a payment again: in the same batch, right behind, or late.
 func (w *writer) repeat(p *planned, times int) {
-	first := w.firstOf(p)
 	for range times {
-		at := first
+		at := p.at
 		switch w.random.IntN(3) {
 		case 0:
 		case 1:
 			at += w.upTo(500)
 		default:
-			at += time.Duration(w.random.Int64N(int64(max(w.script.length-first, 1))))
+			at += time.Duration(w.random.Int64N(int64(max(w.script.length-p.at, 1))))
 		}
 		w.at(at, p)
 	}
-}
-
-// firstOf is when the payment is delivered first.
-func (w *writer) firstOf(p *planned) time.Duration {
-	for i := range w.script.deliveries {
-		if w.script.deliveries[i].command == &p.command {
-			return w.script.deliveries[i].at
-		}
-	}
-	return 0
 }
 
 // garbage is what no consumer can read a command in.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -17,7 +18,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 	t.Parallel()
 	values := func(seed uint64) []string {
 		var out []string
-		for _, d := range write(800, 0, seed, begin).deliveries {
+		for _, d := range write(800, 0, seed, begin, one).deliveries {
 			m := d.message("t")
 			out = append(out, string(m.Key)+string(m.Value))
 		}
@@ -33,7 +34,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 func TestScript_HasEveryStory(t *testing.T) {
 	t.Parallel()
 	for _, records := range []int{100, 4000} {
-		s := write(records, 0, 3, begin)
+		s := write(records, 0, 3, begin, one)
 		told := map[string]bool{}
 		for _, p := range s.payments {
 			told[p.story] = true
@@ -56,7 +57,7 @@ func TestScript_HasEveryStory(t *testing.T) {
 // ones that the channel knows, and only invalid commands are invalid.
 func TestScript_SaysWhatItMeans(t *testing.T) {
 	t.Parallel()
-	for _, p := range write(4000, 0, 4, begin).payments {
+	for _, p := range write(4000, 0, 4, begin, one).payments {
 		if fault := p.command.Metadata["sim"]; fault != "" {
 			_, err := sim.ParseFaults(fault, 1)
 			require.NoError(t, err, p.story)
@@ -80,10 +81,13 @@ func TestScript_GarbageCannotBeRead(t *testing.T) {
 	}
 }
 
+// one channel is enough to write a script.
+var one = []Channel{{Channel: fleet.Channel{Name: "sim"}}}
+
 // A trigger fires once, at its own event, and its repeats come later.
 func TestPlayer_PublishesAfterEvents(t *testing.T) {
 	t.Parallel()
-	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin}
+	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin, channels: one}
 	first := w.payment(endsCharged, "")
 	w.when(first, payment.EventSucceeded, w.sameOrder(first, endsSecond), time.Hour)
 	require.Equal(t, 2, w.script.count())

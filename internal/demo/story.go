@@ -31,6 +31,14 @@ var (
 	}
 )
 
+// endsPaid: the order was paid when this key was consumed.
+var endsPaid = rejectedAs("G15", payment.CodeObligationAlreadyPaid)
+
+// endsNamed: a key that names the payment before it waits for nothing but its end.
+var endsNamed = check.Ends{
+	Guarantee: "G15", States: []payment.State{payment.Succeeded, payment.Rejected}, Codes: []payment.Code{payment.CodePriorAttemptUnresolved},
+}
+
 func rejectedAs(guarantee string, code payment.Code) check.Ends {
 	return check.Ends{Guarantee: guarantee, States: []payment.State{payment.Rejected}, Codes: []payment.Code{code}}
 }
@@ -99,6 +107,56 @@ var stories = []story{
 		p := w.payment(endsCharged, "")
 		w.first(p)
 		w.when(p, payment.EventSucceeded, w.sameOrder(p, endsSecond))
+	}},
+	{"second key consumed first", 10, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		earlier := w.sameOrder(p, endsPaid)
+		earlier.command.IssuedAt = earlier.command.IssuedAt.Add(-5 * time.Second)
+		w.when(p, payment.EventSucceeded, earlier, w.upTo(3000))
+	}},
+	{"second key names the unresolved", 6, func(w *writer) {
+		p := w.payment(endsCharged, "lost_answer,query_error@1")
+		w.first(p)
+		w.when(p, payment.EventUnknown, w.naming(p, p.id(), endsNamed), w.upTo(1000))
+	}},
+	{"second key names another order's payment", 5, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		w.when(p, payment.EventSucceeded, w.naming(p, w.key(), endsPaid))
+	}},
+	{"issued later", 10, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		w.whenFresh(p, payment.EventSucceeded, 3*time.Second, w.sameOrder(p, endsCharged))
+	}},
+	{"issued later where only a name counts", 8, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		p.command.Caller = market
+		w.first(p)
+		unnamed := w.sameOrder(p, endsSecond)
+		unnamed.command.Caller = jobs
+		w.whenFresh(p, payment.EventSucceeded, 3*time.Second, unnamed)
+		named := w.following(p)
+		named.command.Caller = jobs
+		w.when(p, payment.EventSucceeded, named)
+		w.whenFresh(named, payment.EventSucceeded, 3*time.Second, w.naming(p, p.id(), endsPaid)) // not the latest
+	}},
+	{"two callers of one namespace at once", 6, func(w *writer) {
+		p := w.payment(endsRace, "")
+		p.command.Caller = market
+		other := w.sameOrder(p, endsRace)
+		at := w.first(p)
+		other.command.Caller, other.command.IssuedAt = jobs, p.command.IssuedAt
+		w.at(at, other)
+	}},
+	{"paid in two parts", 8, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		p.command.Obligation = p.command.OrderID + "/1"
+		at := w.first(p)
+		rest := w.sameOrder(p, endsCharged)
+		rest.command.Obligation = p.command.OrderID + "/2"
+		w.at(at, rest)
 	}},
 	{"paid again on purpose", 8, func(w *writer) {
 		p := w.payment(endsCharged, "")

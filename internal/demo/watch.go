@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -28,12 +29,14 @@ type watcher struct {
 	replies, dead int
 	// news is when something came last; checked when all was compared last.
 	news, checked time.Time
+	swept         time.Time
 	missing       []string
 }
 
 // watch ends when all is settled and silent, or when patience is over.
 func (r *run) watch(ctx context.Context) error {
 	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, news: time.Now()}
+	r.tail.Seen = w.seen
 	for {
 		settled, err := w.round(ctx)
 		if err != nil {
@@ -67,42 +70,55 @@ func (w *watcher) round(ctx context.Context) (settled bool, err error) {
 	return settled, err
 }
 
-// look reads what is new in events, replies and dead letters.
+// look reads what is new: events, replies and dead letters each time, which
+// triggers wait for; the rest now and then, so that it is not all there at the end.
 func (w *watcher) look(ctx context.Context) error {
 	t := w.run.tail
-	events, err := t.Read(ctx, t.Topics.Events, &t.Evidence.Events)
-	if err != nil {
-		return err
+	if time.Since(w.swept) >= sweepEvery {
+		w.swept = time.Now()
+		return t.All(ctx)
 	}
-	for i := range events {
-		id, err := uuid.Parse(check.Header(&events[i], "ce_subject"))
-		if err != nil {
-			continue // the judge will say so
+	for _, topic := range []string{t.Topics.Events, t.Topics.Replies, t.Topics.DeadLetter} {
+		if err := t.Read(ctx, topic); err != nil {
+			return err
 		}
-		kind := payment.EventType(check.Header(&events[i], "ce_type"))
-		w.states[id] = stateOf[kind]
-		w.run.player.heard(id, kind)
-	}
-	replies, err := t.Read(ctx, t.Topics.Replies, &t.Evidence.Replies)
-	if err != nil {
-		return err
-	}
-	rejected := payment.ReplyRejected.CEType()
-	for i := range replies {
-		if id, err := uuid.Parse(check.Header(&replies[i], "ce_subject")); err == nil && check.Header(&replies[i], "ce_type") == rejected {
-			w.states[id] = payment.Rejected
-		}
-	}
-	dead, err := t.Read(ctx, t.Topics.DeadLetter, &t.Evidence.DeadLetters)
-	if err != nil {
-		return err
-	}
-	w.replies += len(replies)
-	w.dead += len(dead)
-	if len(events)+len(replies)+len(dead) > 0 {
-		w.news = time.Now()
 	}
 	return nil
+}
+
+// seen takes notice of a record.
+func (w *watcher) seen(r *kafka.Record) {
+	switch r.Topic {
+	case w.run.tail.Topics.Events:
+		w.event(r)
+	case w.run.tail.Topics.Replies:
+		w.reply(r)
+	case w.run.tail.Topics.DeadLetter:
+		w.dead++
+		w.news = time.Now()
+	}
+}
+
+// sweepEvery is how often all topics are read.
+const sweepEvery = 2 * time.Second
+
+func (w *watcher) event(r *kafka.Record) {
+	w.news = time.Now()
+	id, err := uuid.Parse(check.Header(r, "ce_subject"))
+	if err != nil {
+		return // the judge will say so
+	}
+	kind := payment.EventType(check.Header(r, "ce_type"))
+	w.states[id] = stateOf[kind]
+	w.run.player.heard(id, kind)
+}
+
+func (w *watcher) reply(r *kafka.Record) {
+	w.news = time.Now()
+	w.replies++
+	if id, err := uuid.Parse(check.Header(r, "ce_subject")); err == nil && check.Header(r, "ce_type") == payment.ReplyRejected.CEType() {
+		w.states[id] = payment.Rejected
+	}
 }
 
 // stateOf is the state that an event tells, for the progress.
@@ -125,8 +141,7 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 		if err := w.run.tail.All(ctx); err != nil {
 			return false, err
 		}
-		evidence := w.run.tail.Snapshot()
-		w.missing = check.Outstanding(&evidence, check.Rules{Callers: callers})
+		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: callers})
 		w.checked = now
 	}
 	return len(w.missing) == 0, nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -41,27 +42,9 @@ func (f *Fleet) StartWorker(ctx context.Context, role string, number int, env ..
 	admin := fmt.Sprintf("127.0.0.1:%d", port)
 	c := &Child{
 		Name: fmt.Sprintf("%s-%d", role, number), Admin: admin, fleet: f, args: []string{role}, ready: "http://" + admin + "/readyz",
-		env: append(append(f.kafkaEnv(), "SETTLEONCE_POSTGRES_DSN="+f.dsn, "SETTLEONCE_ADMIN_ADDRESS="+admin,
-			"SETTLEONCE_CHANNEL_URL="+f.SimURL(), "SETTLEONCE_CHANNEL_IDENTITY=sim fleet"), env...),
+		env: slices.Concat(f.kafkaEnv(), []string{"SETTLEONCE_POSTGRES_DSN=" + f.dsn, "SETTLEONCE_ADMIN_ADDRESS=" + admin}, f.channelEnv(), env),
 	}
 	return c, f.launch(ctx, c)
-}
-
-func (f *Fleet) startSim(ctx context.Context) error {
-	f.cfg.Say("starting the channel simulator")
-	port, err := childproc.FreePort(ctx)
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
-	}
-	f.simPort = port
-	f.sim = &Child{
-		Name: "sim", Admin: fmt.Sprintf("127.0.0.1:%d", port), fleet: f, args: []string{"sim"}, ready: f.SimURL() + "/healthz",
-		env: []string{
-			fmt.Sprintf("SETTLEONCE_SIM_LISTEN=127.0.0.1:%d", port),
-			"SETTLEONCE_SIM_LEDGER=" + filepath.Join(f.cfg.Dir, "ledger"), "SETTLEONCE_SIM_BEHAVIOUR=" + f.cfg.SimBehaviour,
-		},
-	}
-	return f.launch(ctx, f.sim)
 }
 
 // launch starts the child and waits until it is ready; it is stopped with the

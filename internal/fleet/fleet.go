@@ -57,6 +57,10 @@ type Config struct {
 	// SimBehaviour is the simulator's behaviour as JSON. Defaults to a provider at
 	// its best.
 	SimBehaviour string
+	// Channels are several channels instead, each a simulator process with a ledger of
+	// its own; workers learn of them by a configuration file. Nil: one that is named
+	// "sim", which workers learn of by their settings.
+	Channels []Channel
 	// Env is added to every child's environment, as "NAME=value".
 	Env []string
 	// Say is told, in a few words, what is being started.
@@ -69,8 +73,7 @@ type Fleet struct {
 	cfg     Config
 	brokers []string
 	dsn     string
-	sim     *Child
-	simPort int
+	sims    []*Sim
 	client  *kafka.Client
 	keep    bool
 	closers []func(context.Context) error
@@ -88,7 +91,7 @@ func Start(ctx context.Context, cfg Config) (*Fleet, error) {
 	if f.cfg.Say == nil {
 		f.cfg.Say = func(string) {}
 	}
-	for _, step := range []func(context.Context) error{f.prepare, f.startKafka, f.startPostgres, f.ensureTopics, f.startSim} {
+	for _, step := range []func(context.Context) error{f.prepare, f.startKafka, f.startPostgres, f.ensureTopics, f.startSims} {
 		if err := step(ctx); err != nil {
 			return f, err
 		}
@@ -118,12 +121,6 @@ func (f *Fleet) Apache() *apachekafka.Cluster { return f.apache }
 
 // Client is a connection to the broker, closed with the fleet.
 func (f *Fleet) Client() *kafka.Client { return f.client }
-
-// SimURL is the simulator's address.
-func (f *Fleet) SimURL() string { return fmt.Sprintf("http://127.0.0.1:%d", f.simPort) }
-
-// Sim is the simulator's process.
-func (f *Fleet) Sim() *Child { return f.sim }
 
 // Keep leaves data and logs where they are when the fleet is stopped, and returns
 // the folder.

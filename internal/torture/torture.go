@@ -13,7 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/demo"
@@ -68,7 +68,7 @@ func (c Config) Validate() error {
 const (
 	// perSecond is how many records are published per second by default.
 	perSecond = 150
-	shortest  = 12 * time.Second
+	shortest  = 20 * time.Second
 	longest   = 15 * time.Minute
 	// lease of the workers; that of the relay is shorter.
 	lease = 6 * time.Second
@@ -78,8 +78,8 @@ const (
 type Report struct {
 	demo.Report
 
-	// Channel says what the channel could do.
-	Channel string `json:"channel"`
+	// Channels say what each of the channels could do.
+	Channels []ChannelMix `json:"channels"`
 	// Struck counts the faults that were done, by name; Points the crash points that
 	// were reached.
 	Struck map[Fault]int  `json:"struck"`
@@ -98,24 +98,20 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
 	}
-	m := mixes[cfg.Seed%uint64(len(mixes))]
+	of := mixesOf(cfg.Seed)
 	if cfg.Say != nil {
-		cfg.Say(fmt.Sprintf("seed %d; the channel: %s", cfg.Seed, m.name))
+		cfg.Say(fmt.Sprintf("seed %d; the channels: %v", cfg.Seed, aboutMixes(of)))
 	}
-	cfg.Fleet.Restartable = true
+	cfg.Fleet.Restartable, cfg.Fleet.EmbeddedBrokers, cfg.Fleet.Apache = true, brokers, apache()
 	t := &tormentor{cfg: cfg, losses: newLosses(), struck: map[Fault]int{}, points: map[string]int{}, did: map[string]int{}}
 	report, err := demo.Run(ctx, demo.Config{
 		Fleet: cfg.Fleet, Commands: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
-		Behaviour: `{"latency":"15ms","longestExecution":"5s",` + m.behaviour + `}`,
-		Workers: func(f *fleet.Fleet) ([]string, error) {
-			env, err := t.connect(ctx, f)
-			return append(env, m.workers...), err
-		},
-		Disturb: t.torment, AnyReview: m.review,
+		Channels: channelsOf(of), Disturb: t.torment,
+		Workers: func(f *fleet.Fleet) ([]string, error) { return t.connect(ctx, f) },
 	})
 	t.close()
-	return Report{Report: report, Channel: m.name, Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
+	return Report{Report: report, Channels: aboutMixes(of), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
 }
 
 // connect puts proxies between the workers and what they need.
@@ -124,18 +120,16 @@ func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	channel, err := url.Parse(f.SimURL())
-	if err != nil {
-		return nil, fmt.Errorf("read the channel's address: %w", err)
+	urls := map[string]string{}
+	for _, s := range f.Sims() {
+		own, err := newProxy(ctx, strings.TrimPrefix(s.URL, "http://"))
+		if err != nil {
+			return nil, err
+		}
+		t.channels = append(t.channels, &provider{name: s.Channel, url: s.URL, proxy: own})
+		urls[s.Channel] = "http://" + own.address()
 	}
-	p, err := newProxy(ctx, channel.Host)
-	if err != nil {
-		return nil, err
-	}
-	t.channels = append(t.channels, &provider{name: "sim", url: f.SimURL(), proxy: p})
-	channel.Host = p.address()
-	return append(env, "SETTLEONCE_CHANNEL_URL="+channel.String(), "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=5s",
-		"SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s"), nil
+	return append(env, "SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s"), f.DescribeChannels(urls)
 }
 
 func (t *tormentor) close() {

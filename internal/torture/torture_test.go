@@ -29,7 +29,7 @@ func TestTorture_ShortRun(t *testing.T) {
 	seed, err := strconv.ParseUint(text, 10, 64)
 	require.NoError(t, err)
 	report, err := Run(t.Context(), Config{
-		Fleet: fleet.Config{Binary: program(t), Log: zerolog.Nop()}, Payments: 700, Seed: seed, Say: func(what string) { t.Log(what) },
+		Fleet: fleet.Config{Binary: program.Path(t), Log: zerolog.Nop()}, Payments: 700, Seed: seed, Say: func(what string) { t.Log(what) },
 	})
 	require.NoError(t, err)
 	requirePassed(t, report.Report)

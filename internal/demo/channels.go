@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/fleet"
+)
+
+// Channel is one of the channels of a demo.
+type Channel struct {
+	fleet.Channel
+
+	// AnyReview says that it cannot always be asked or sent to again, so that every
+	// payment may end in review.
+	AnyReview bool
+}
+
+// Behaviour is the one of a simulator, as JSON, with further fields.
+func Behaviour(more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return fmt.Sprintf(`{"latency":%q,"longestExecution":"5s"%s}`, latency, more)
+}
+
+// Promises are what workers are told of a provider at its best, with changes; an
+// empty one leaves a promise out.
+func Promises(changes map[string]string) map[string]string {
+	all := map[string]string{
+		"idempotent-submit": "true", "key-memory": "24h", "pins-failures": "true", "query": "true", "visibility-lag": "immediate",
+		"query-reach": "forever", "not-found-is-proof": "true", "longest-execution": "5s", "throttle-not-applied": "true",
+		"submit-timeout": "2s", "query-timeout": "2s",
+	}
+	maps.Copy(all, changes)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
+
+const (
+	// stranger may not publish.
+	stranger = "mallory"
+	// market and its jobs pay for the same obligations; in their namespace a paid one
+	// is paid again only by a command that names the payment before it.
+	market, jobs = "market", "jobs"
+	repayNamed   = "market"
+)
+
+// callers may publish.
+var callers = []string{"shop", "billing", market, jobs}
+
+// namespaces are those of the callers' obligations.
+var namespaces = map[string]string{"shop": "shop", "billing": "billing", market: repayNamed, jobs: repayNamed}
+
+func callersSetting() string {
+	var pairs []string
+	for _, caller := range slices.Sorted(maps.Keys(namespaces)) {
+		pairs = append(pairs, caller+"="+namespaces[caller])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// knownRules are what is known of every demo.
+func knownRules() check.Rules {
+	return check.Rules{
+		Callers: callers, Namespaces: namespaces, RepayNamed: []string{repayNamed}, Share: queryShare, Floor: queryFloor,
+		Window: 14 * 24 * time.Hour, Skew: 5 * time.Minute,
+	}
+}
