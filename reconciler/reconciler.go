@@ -32,6 +32,12 @@ type Config struct {
 	Settler *settle.Settler
 	// Topics are the delay topics to consume. Defaults to payment.requery.*.
 	Topics [3]string
+	// Callbacks is the topic that announces callbacks. Defaults to
+	// payment.callbacks.
+	Callbacks string
+	// UnmatchedAfter is how long a callback may match no payment before a person is
+	// told. Defaults to 4 hours.
+	UnmatchedAfter time.Duration
 	// Group is the consumer group. Defaults to "settleonce-reconciler".
 	Group string
 	// SessionTimeout is how long the group waits for a silent member, and for
@@ -60,6 +66,12 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	if c.Topics == [3]string{} {
 		c.Topics = payment.NewTopics("").Requery
+	}
+	if c.Callbacks == "" {
+		c.Callbacks = payment.NewTopics("").Callbacks
+	}
+	if c.UnmatchedAfter == 0 {
+		c.UnmatchedAfter = 4 * time.Hour
 	}
 	if c.Group == "" {
 		c.Group = "settleonce-reconciler"
@@ -92,6 +104,8 @@ func (c Config) Validate() error {
 		return errors.New("set the sweep interval to at least 10ms")
 	case c.Batch < 1 || c.Queries < 1:
 		return errors.New("set the reconciler's batch and its queries under way to at least 1")
+	case c.UnmatchedAfter < 0:
+		return errors.New("set the time after which an unmatched callback is reported to 0 or more")
 	case c.Stall < time.Second:
 		return errors.New("set the reconciler's stall limit to at least 1s")
 	}
@@ -104,8 +118,9 @@ type Reconciler struct {
 	kafka  *kafka.Consumer
 	alarms *alarms
 	asking chan struct{} // a token per query under way
+	rung   chan struct{} // a callback was announced
 
-	ringing, sweeping pulse
+	ringing, sweeping, hearing pulse
 }
 
 // New returns a Reconciler. It does nothing until Run.
@@ -114,10 +129,10 @@ func New(cfg Config) (*Reconciler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &Reconciler{cfg: cfg, alarms: newAlarms(), asking: make(chan struct{}, cfg.Queries)}
-	r.ringing.what, r.sweeping.what = "picking woken payments", "the sweep of overdue payments"
+	r := &Reconciler{cfg: cfg, alarms: newAlarms(), asking: make(chan struct{}, cfg.Queries), rung: make(chan struct{}, 1)}
+	r.ringing.what, r.sweeping.what, r.hearing.what = "picking woken payments", "the sweep of overdue payments", "the look at callbacks"
 	group, err := cfg.Kafka.NewConsumer(kafka.ConsumerConfig{
-		Group: cfg.Group, Topics: cfg.Topics[:], Handler: r.wake, MaxInFlight: 5000,
+		Group: cfg.Group, Topics: append(cfg.Topics[:], cfg.Callbacks), Handler: r.wake, MaxInFlight: 5000,
 		SessionTimeout: cfg.SessionTimeout, RebalanceTimeout: cfg.SessionTimeout,
 		// A wake-up that waits for its time must not hold up a rebalance: the next
 		// owner gets it again.
@@ -152,6 +167,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { r.ring(loopCtx) })
 	loops.Go(func() { r.sweep(loopCtx) })
+	loops.Go(func() { r.hear(loopCtx) })
 	loops.Go(func() { r.clean(loopCtx) })
 	loops.Go(func() { r.watchdog(loopCtx, fail) })
 	err := r.kafka.Run(ctx)

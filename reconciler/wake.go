@@ -97,6 +97,10 @@ func (a *alarms) setClock(r reading) {
 // wake takes wake-ups over. It never waits for their times: a record that cannot
 // be read is finished at once, the sweep finds its payment anyway.
 func (r *Reconciler) wake(_ context.Context, batch []*kafka.Delivery) error {
+	if len(batch) > 0 && batch[0].Topic == r.cfg.Callbacks { // a batch is of one partition
+		r.called(batch)
+		return nil
+	}
 	now := time.Now()
 	for _, d := range batch {
 		q, ok := readWake(d.Value)

@@ -42,7 +42,7 @@ func (r *Reconciler) watchdog(ctx context.Context, fail context.CancelCauseFunc)
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, p := range []*pulse{&r.ringing, &r.sweeping} {
+			for _, p := range []*pulse{&r.ringing, &r.sweeping, &r.hearing} {
 				if d := p.stuck(now); d > r.cfg.Stall {
 					fail(fmt.Errorf("%w: %s hangs for %s", kafka.ErrStalled, p.what, d.Round(time.Millisecond)))
 					return

@@ -38,6 +38,10 @@ const (
 	QueryDone    Point = "query.done"    // the provider has answered, nothing stored
 	ResumeStored Point = "resume.stored" // a further send is permitted, not sent
 
+	CallbackStored Point = "callback.stored" // a callback is stored, not acknowledged
+	CallbackPicked Point = "callback.picked" // callbacks picked, nothing decided
+	CallbackMarked Point = "callback.marked" // decided and marked, nothing asked
+
 	EdgeStart     Point = "edge.start"     // a request read, nothing published
 	EdgePublished Point = "edge.published" // published, nothing looked up
 	EdgeJudged    Point = "edge.judged"    // the answer is known, not sent
@@ -48,7 +52,7 @@ func Points() []Point {
 	return []Point{
 		ClaimStart, ClaimCommitted, ClaimFinished, SendStart, SendDone, SettleStart, SettleDone,
 		RelayRead, RelayPublished, RelayMarked, WakeTaken, CheckPicked, QueryDone, ResumeStored,
-		EdgeStart, EdgePublished, EdgeJudged,
+		CallbackStored, CallbackPicked, CallbackMarked, EdgeStart, EdgePublished, EdgeJudged,
 	}
 }
 

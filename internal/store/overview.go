@@ -23,6 +23,8 @@ type Overview struct {
 	Suspect bool
 	// Reviews counts open items by kind.
 	Reviews map[string]int64
+	// UnmatchedCallbacks counts callbacks whose payment is not there, by channel.
+	UnmatchedCallbacks map[string]int64
 	// Channels holds the budget and breaker of each channel.
 	Channels []ChannelOverview
 }
@@ -64,14 +66,17 @@ SELECT count(*), count(*) FILTER (WHERE parked_reason IS NOT NULL),
 FROM (SELECT parked_reason, created_at, coalesce((shard, aggregatetype, aggregateid) IN (
         SELECT shard, aggregatetype, aggregateid FROM settleonce.outbox WHERE parked_reason IS NOT NULL AND aggregateid IS NOT NULL
       ), false) AS waits FROM settleonce.outbox LIMIT 100000) AS o`
-	countReviews  = `SELECT kind, count(*) FROM settleonce.review_items WHERE closed_at IS NULL GROUP BY kind`
+	countReviews   = `SELECT kind, count(*) FROM settleonce.review_items WHERE closed_at IS NULL GROUP BY kind`
+	countCallbacks = `
+SELECT channel, count(*) FROM (SELECT channel FROM settleonce.callbacks WHERE next_check_at IS NOT NULL AND NOT matched LIMIT 100000) AS c
+GROUP BY channel`
 	countChannels = `SELECT channel, tokens, open_until > clock_timestamp() FROM settleonce.channel_budgets`
 	askSuspect    = `SELECT ` + mayHaveLostCommits
 )
 
 // Overview asks for the gauges, in one round trip.
 func (s *Store) Overview(ctx context.Context) (Overview, error) {
-	o := Overview{Reviews: make(map[string]int64)}
+	o := Overview{Reviews: make(map[string]int64), UnmatchedCallbacks: make(map[string]int64)}
 	b := &pgx.Batch{}
 	queueEach(b, countOpen, o.scanOpen)
 	b.Queue(countOutbox).QueryRow(func(row pgx.Row) error {
@@ -82,6 +87,7 @@ func (s *Store) Overview(ctx context.Context) (Overview, error) {
 	})
 	queueEach(b, countReviews, o.scanReviews)
 	queueEach(b, countChannels, o.scanChannel)
+	queueEach(b, countCallbacks, o.scanCallbacks)
 	b.Queue(askSuspect).QueryRow(func(row pgx.Row) error { return row.Scan(&o.Suspect) })
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return Overview{}, fmt.Errorf("read the overview: %w", err)
@@ -109,6 +115,14 @@ func (o *Overview) scanReviews(rows pgx.Rows) error {
 	var n int64
 	err := rows.Scan(&kind, &n)
 	o.Reviews[kind] = n
+	return err
+}
+
+func (o *Overview) scanCallbacks(rows pgx.Rows) error {
+	var channel string
+	var n int64
+	err := rows.Scan(&channel, &n)
+	o.UnmatchedCallbacks[channel] = n
 	return err
 }
 

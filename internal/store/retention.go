@@ -9,8 +9,8 @@ import (
 )
 
 // RemoveExpired forgets what nothing can bring back (G14): payments that ended,
-// and whose latest copy, were one to come, would be judged stale; and history and
-// deliveries as old as that. It works in small batches, each its own
+// and whose latest copy, were one to come, would be judged stale; and history,
+// deliveries and callbacks as old as that. It works in small batches, each its own
 // transaction, and returns the rows removed per table. A payment with an open
 // review item stays.
 func (s *Store) RemoveExpired(ctx context.Context, f payment.Freshness) (map[string]int64, error) {
@@ -42,12 +42,14 @@ const removeBatch = 1000
 // statement's own time is a value that an index can be searched by.
 var expirySteps = []struct{ table, sql string }{
 	{"payments", `
-DELETE FROM settleonce.payments WHERE id = ANY (ARRAY(
+WITH gone AS (DELETE FROM settleonce.payments WHERE id = ANY (ARRAY(
     SELECT p.id FROM settleonce.payments p
     WHERE p.created_at < statement_timestamp() - $1::interval AND p.state IN (4, 5, 6)
         AND greatest(p.created_at, p.ended_at, p.latest_issued_at) < statement_timestamp() - $1::interval
         AND NOT EXISTS (SELECT FROM settleonce.review_items r WHERE r.payment = ANY (ARRAY[p.id]) AND r.closed_at IS NULL)
-    ORDER BY p.created_at LIMIT $2 FOR UPDATE SKIP LOCKED))`},
+    ORDER BY p.created_at LIMIT $2 FOR UPDATE SKIP LOCKED)) RETURNING id),
+names AS (DELETE FROM settleonce.provider_references r USING gone WHERE r.payment = ANY (ARRAY[gone.id]))
+SELECT id FROM gone`},
 	{"payment_history", `
 DELETE FROM settleonce.payment_history WHERE ctid = ANY (ARRAY(
     SELECT h.ctid FROM settleonce.payment_history h
@@ -60,6 +62,12 @@ DELETE FROM settleonce.deliveries WHERE ctid = ANY (ARRAY(
     WHERE d.at < statement_timestamp() - $1::interval
         AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = ANY (ARRAY[d.payment]))
     ORDER BY d.at LIMIT $2))`},
+	{"callbacks", `
+DELETE FROM settleonce.callbacks WHERE ctid = ANY (ARRAY(
+    SELECT c.ctid FROM settleonce.callbacks c
+    WHERE c.received_at < statement_timestamp() - $1::interval
+        AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = ANY (ARRAY[c.payment]))
+    ORDER BY c.received_at LIMIT $2))`},
 }
 
 func (s *Store) now(ctx context.Context) (time.Time, error) {

@@ -45,6 +45,7 @@ type Metrics struct {
 	removed                                        *prometheus.CounterVec
 	edgeRequests, edgeKeys                         *prometheus.CounterVec
 	edgeSeconds                                    *prometheus.HistogramVec
+	callbacks, callbacksHandled                    *prometheus.CounterVec
 }
 
 // NewMetrics declares every metric in a registry of its own, with those of the
@@ -54,6 +55,7 @@ func NewMetrics(version string) *Metrics {
 	m.declareConsumer()
 	m.declareChannel()
 	m.declareEdge()
+	m.declareCallbacks()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := m.gauge("build_info", "Version of the binary; the value is always 1.", "version", "goversion")
 	info.WithLabelValues(version, runtime.Version()).Set(1)

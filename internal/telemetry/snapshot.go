@@ -34,6 +34,8 @@ type Snapshot struct {
 	Suspect bool
 	// ReviewItems counts open items by kind.
 	ReviewItems map[string]int64
+	// UnmatchedCallbacks counts callbacks whose payment is not there, by channel.
+	UnmatchedCallbacks map[string]int64
 	// Channels is the retry budget and the breaker of each channel.
 	Channels []ChannelState
 }
@@ -82,7 +84,7 @@ type snapshotCollector struct {
 }
 
 var snapshotDescs = struct {
-	unresolved, oldest, retry, pending, parked, outboxAge, suspect, review, tokens, breaker *prometheus.Desc
+	unresolved, oldest, retry, pending, parked, outboxAge, suspect, review, unmatched, tokens, breaker *prometheus.Desc
 }{
 	unresolved: describe("unresolved_payments", "Open payments by state and age.", "state", "age"),
 	oldest:     describe("unresolved_oldest_age_seconds", "Age of the oldest open payment, by state.", "state"),
@@ -92,6 +94,7 @@ var snapshotDescs = struct {
 	outboxAge:  describe("outbox_oldest_age_seconds", "Age of the oldest message in the outbox that can be published."),
 	suspect:    describe("installation_suspect", "1 while commits may have been lost and nobody has acknowledged it (settleonce recover)."),
 	review:     describe("review_items", "Open review items, by kind.", "kind"),
+	unmatched:  describe("callbacks_unmatched", "Callbacks whose payment is not there, by channel (counted up to 100,000).", "channel"),
 	tokens:     describe("query_budget_available", "Queries that the retry budget allows now.", "channel"),
 	breaker:    describe("breaker_open", "1 while the breaker of a channel is open.", "channel"),
 }
@@ -104,7 +107,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func (c *snapshotCollector) Describe(ch chan<- *prometheus.Desc) {
 	d := snapshotDescs
 	for _, desc := range []*prometheus.Desc{
-		d.unresolved, d.oldest, d.retry, d.pending, d.parked, d.outboxAge, d.suspect, d.review, d.tokens, d.breaker,
+		d.unresolved, d.oldest, d.retry, d.pending, d.parked, d.outboxAge, d.suspect, d.review, d.unmatched, d.tokens, d.breaker,
 	} {
 		ch <- desc
 	}
@@ -136,6 +139,9 @@ func (c *snapshotCollector) Collect(ch chan<- prometheus.Metric) {
 	set(snapshotDescs.suspect, boolValue(s.Suspect))
 	for kind, n := range s.ReviewItems {
 		set(snapshotDescs.review, float64(n), kind)
+	}
+	for channel, n := range s.UnmatchedCallbacks {
+		set(snapshotDescs.unmatched, float64(n), channel)
 	}
 	for _, state := range s.Channels {
 		set(snapshotDescs.tokens, state.Tokens, state.Channel)
