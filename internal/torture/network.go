@@ -6,7 +6,9 @@ import (
 	"maps"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/settleonce/settleonce/internal/apachekafka"
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
@@ -21,15 +23,15 @@ func (t *tormentor) join(ctx context.Context, f *fleet.Fleet) ([]string, error) 
 	if dsn.Host, err = t.postgres.via(ctx, dsn.Host); err != nil {
 		return nil, err
 	}
-	var brokers []string
+	var addresses []string
 	for _, address := range f.Brokers() {
 		own, err := t.kafka.via(ctx, address)
 		if err != nil {
 			return nil, err
 		}
-		brokers = append(brokers, own)
+		addresses = append(addresses, own)
 	}
-	return []string{"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(brokers, ",")}, nil
+	return []string{"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(addresses, ",")}, nil
 }
 
 // leave takes the proxies away again.
@@ -58,5 +60,17 @@ func (t *tormentor) note(what string, n int) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.did[what] += n
+	}
+}
+
+// brokers is how many there are, so that leaders can move.
+const brokers = 3
+
+// apache runs so many nodes. A killed one may come back once the controller has
+// missed it, which is to be soon.
+func apache() apachekafka.Config {
+	return apachekafka.Config{
+		StartTimeout: 4 * time.Minute, // three on a machine that is busy
+		Brokers:      brokers, Settings: map[string]string{"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
 	}
 }

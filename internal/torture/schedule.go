@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/clockjump"
 	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/demo"
 )
@@ -31,12 +32,21 @@ const (
 	SlowChannel  Fault = "slow-channel"  // a slow network between workers and channel
 	Channel      Fault = "channel"       // the channel misbehaves in one of its ways
 	Replay       Fault = "replay"        // a slice of the commands is published again
+
+	CutKafka         Fault = "cut-kafka"         // no network between workers and broker
+	SlowKafka        Fault = "slow-kafka"        // a slow network between workers and broker
+	Leader           Fault = "leader"            // partitions get another leader, groups another coordinator
+	AmbiguousProduce Fault = "ambiguous-produce" // the broker stores what is published, and its answer is lost
+	AmbiguousCommit  Fault = "ambiguous-commit"  // the broker stores offsets, and its answer is lost
+	CommitLost       Fault = "commit-lost"       // sessions die at their COMMIT: before it, or after it and before its answer
+	Clock            Fault = "clock"             // the clock of a worker jumps, by seconds or hours, and stays there
 )
 
 // Faults lists all of them.
 func Faults() []Fault {
 	return []Fault{
 		Kill, Crash, Freeze, Kafka, Postgres, Backends, CutPostgres, SlowPostgres, CutChannel, SlowChannel, Channel, Replay,
+		CutKafka, SlowKafka, Leader, AmbiguousProduce, AmbiguousCommit, CommitLost, Clock,
 	}
 }
 
@@ -67,6 +77,10 @@ type strike struct {
 	// channel chooses one of the run's channels, whatever their number.
 	channel int
 	lasts   time.Duration
+	// silent cuts a network by letting nothing through, not by resets.
+	silent bool
+	// jump is that of a clock.
+	jump clockjump.Jump
 }
 
 // pointsOf are the crash points that a role passes.
@@ -110,36 +124,67 @@ const every = 900 * time.Millisecond
 // time allows. The same seed gives the same one.
 func schedule(seed uint64, faults []Fault, length time.Duration) []strike {
 	random := rand.New(rand.NewPCG(seed, 7))
-	n := max(len(faults), int(length/every))
-	crashes := allPoints()
+	first := atLeast(faults)
+	n := max(len(first), int(length/every))
+	crashes, roles := allPoints(), workerRoles()
 	random.Shuffle(len(crashes), func(i, j int) { crashes[i], crashes[j] = crashes[j], crashes[i] })
-	crashed := 0
 	var out []strike
+	done := map[Fault]int{}
 	for i := range n {
-		fault := faults[i%len(faults)]
-		if i >= len(faults) {
+		fault := first[i%len(first)]
+		if i >= len(first) {
 			fault = faults[random.IntN(len(faults))]
 		}
 		s := choose(random, fault, length)
-		if fault == Crash { // each point once, before any of them again
-			s.role, s.point = crashes[crashed%len(crashes)].role, crashes[crashed%len(crashes)].point
-			crashed++
+		switch turn := done[fault]; fault { //nolint:exhaustive // the others may be at any role
+		case Crash: // each point once, before any of them again
+			c := crashes[turn%len(crashes)]
+			s.role, s.point = c.role, c.point
+		case Freeze, Clock: // each role in turn
+			s.role = roles[turn%len(roles)]
 		}
+		done[fault]++
 		out = append(out, s)
 	}
 	slices.SortStableFunc(out, func(a, b strike) int { return cmp.Compare(a.at, b.at) })
 	return out
 }
 
+// atLeast are the faults that every schedule has: those that are another thing for
+// each role have a turn for each.
+func atLeast(faults []Fault) []Fault {
+	out := slices.Clone(faults)
+	for _, f := range faults {
+		if f == Freeze || f == Clock {
+			out = append(out, slices.Repeat([]Fault{f}, len(workerRoles())-1)...)
+		}
+	}
+	return out
+}
+
+func workerRoles() []string {
+	return []string{demo.RoleOutbox, demo.RoleConsumer, demo.RoleReconciler}
+}
+
 func choose(random *rand.Rand, fault Fault, length time.Duration) strike {
-	roles := []string{demo.RoleConsumer, demo.RoleOutbox, demo.RoleReconciler}
+	roles := workerRoles()
 	s := strike{
 		at: time.Duration(random.Int64N(int64(length))), fault: fault, role: roles[random.IntN(len(roles))],
 		kind: kinds[random.IntN(len(kinds))], turn: 1 + random.IntN(20), channel: random.IntN(1 << 16),
-		lasts: 300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))),
+		lasts:  300*time.Millisecond + time.Duration(random.Int64N(int64(1500*time.Millisecond))),
+		silent: random.IntN(2) == 0, jump: clockjump.Jump{By: jumps[random.IntN(len(jumps))], After: clockAfter},
 	}
 	if fault == Freeze {
 		s.lasts += lease // past it, whichever it is
 	}
 	return s
 }
+
+// jumps are those of a badly kept clock: past a lease, past an hour, which is how
+// far ahead Apache Kafka lets a record be, and past everything.
+var jumps = []time.Duration{
+	20 * time.Second, -20 * time.Second, 5 * time.Minute, -5 * time.Minute, 3 * time.Hour, -3 * time.Hour, 400 * 24 * time.Hour, -400 * 24 * time.Hour,
+}
+
+// clockAfter is how long a process has run when its clock jumps: then it is at work.
+const clockAfter = 2 * time.Second

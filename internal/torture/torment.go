@@ -76,7 +76,7 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	case Crash:
 		return t.crash(ctx, s)
 	case Freeze:
-		return t.scene.Freeze(ctx, s.role, s.lasts)
+		return t.freeze(ctx, s)
 	case Kafka:
 		t.heavy.Lock()
 		defer t.heavy.Unlock()
@@ -91,19 +91,16 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 		t.heavy.Lock() // it needs the database
 		defer t.heavy.Unlock()
 		return t.terminate(ctx)
-	case CutPostgres, CutChannel:
-		p := t.stretch(s)
-		t.scene.Say(string(s.fault))
-		p.sever()
-		pause(ctx, s.lasts)
-		p.mend()
-		return nil
-	case SlowPostgres, SlowChannel:
-		p := t.stretch(s)
-		p.delayBy(s.lasts / 10)
-		pause(ctx, s.lasts)
-		p.mend()
-		return nil
+	case CutPostgres, CutChannel, CutKafka, SlowPostgres, SlowChannel, SlowKafka:
+		return t.disturb(ctx, s)
+	case Leader:
+		t.heavy.Lock() // it needs the broker
+		defer t.heavy.Unlock()
+		return t.moveLeaders(ctx, s)
+	case AmbiguousProduce, AmbiguousCommit, CommitLost:
+		return t.loseAnswers(ctx, s)
+	case Clock:
+		return t.moveClock(ctx, s)
 	case Channel:
 		return t.misbehave(ctx, s)
 	case Replay:
@@ -111,13 +108,6 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	default:
 		return fmt.Errorf("nobody knows how to do %s", s.fault)
 	}
-}
-
-func (t *tormentor) stretch(s strike) *proxy {
-	if s.fault == CutChannel || s.fault == SlowChannel {
-		return t.struckChannel(s).proxy
-	}
-	return t.postgres
 }
 
 func (t *tormentor) crash(ctx context.Context, s strike) error {
@@ -146,6 +136,7 @@ func (t *tormentor) terminate(ctx context.Context) error {
 // heal makes everything whole.
 func (t *tormentor) heal(ctx context.Context) {
 	t.postgres.mend()
+	t.kafka.mend()
 	for _, c := range t.channels {
 		c.proxy.mend()
 		if err := c.setRates(ctx); err != nil {

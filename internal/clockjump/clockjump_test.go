@@ -1,0 +1,75 @@
+package clockjump_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/internal/clockjump"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock says the time now and after a while, and how long that while was by the
+// monotonic clock.
+const clock = `package main
+
+import (
+	"fmt"
+	"time"
+)
+
+func main() {
+	first := time.Now()
+	time.Sleep(300 * time.Millisecond)
+	second := time.Now()
+	fmt.Println(second.Round(0).Sub(first.Round(0)).Milliseconds(), second.Sub(first).Milliseconds())
+}
+`
+
+// The wall clock jumps while the process runs; timers and durations do not.
+func TestJump(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the standard library; left out by -short")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(clock), 0o600))
+	flags, err := clockjump.BuildFlags(t.Context(), dir)
+	require.NoError(t, err)
+	program := filepath.Join(dir, "clock")
+	build := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-o", program}, flags...), filepath.Join(dir, "main.go"))...)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	for jump, want := range map[clockjump.Jump]time.Duration{
+		{}: 0, {By: time.Hour, After: 100 * time.Millisecond}: time.Hour, {By: -20 * time.Second, After: 100 * time.Millisecond}: -20 * time.Second,
+		{By: time.Hour, After: time.Minute}: 0, {By: time.Hour}: 0, // at once: both readings have it
+	} {
+		wall, monotonic := runClock(t, program, jump)
+		require.InDelta(t, want+monotonic, wall, float64(50*time.Millisecond), jump)
+		require.GreaterOrEqual(t, monotonic, 300*time.Millisecond)
+		require.Less(t, monotonic, 20*time.Second)
+	}
+}
+
+func runClock(t *testing.T, program string, jump clockjump.Jump) (wall, monotonic time.Duration) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program)
+	cmd.Env = append(os.Environ(), clockjump.Variable+"="+jump.String())
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	first, second, found := strings.Cut(strings.TrimSpace(string(out)), " ")
+	require.True(t, found, string(out))
+	wall, err = time.ParseDuration(first + "ms")
+	require.NoError(t, err)
+	monotonic, err = time.ParseDuration(second + "ms")
+	require.NoError(t, err)
+	return wall, monotonic
+}
