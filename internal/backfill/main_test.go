@@ -1,0 +1,9 @@
+package backfill_test
+
+import (
+	"testing"
+
+	"github.com/settleonce/settleonce/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
