@@ -28,6 +28,7 @@ type Call struct {
 	in         Input
 	out        Output
 	begin, end int64
+	twice      bool
 }
 
 // Begin notes a call of a client, before it is made. A call that never ends is
@@ -36,6 +37,7 @@ func (r *Recorder) Begin(client int, in Input) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock++
+	in.call = r.clock
 	c := &Call{recorder: r, client: client, in: in, begin: r.clock, end: math.MaxInt64}
 	r.calls = append(r.calls, c)
 	return c
@@ -53,6 +55,15 @@ func (c *Call) End(out Output) {
 	c.out, c.end = out, c.recorder.clock
 }
 
+// MayHaveRunTwice says that a COMMIT of the call may have been answered by nobody:
+// the store then runs the same transaction again, which may find what the first run
+// did and answer as the repeat that it is. Both happened before the call ended.
+func (c *Call) MayHaveRunTwice() {
+	c.recorder.mu.Lock()
+	defer c.recorder.mu.Unlock()
+	c.twice = true
+}
+
 // Amend changes an answer that was noted, for what was told with it and is read
 // afterwards. The call's times stay.
 func (c *Call) Amend(change func(*Output)) {
@@ -63,8 +74,9 @@ func (c *Call) Amend(change func(*Output)) {
 
 // Report is the result of a check.
 type Report struct {
-	// Keys and Calls count what was checked, Unseen the calls without an answer.
-	Keys, Calls, Unseen int
+	// Keys and Calls count what was checked, Unseen the calls without an answer, Twice
+	// those that may have run twice.
+	Keys, Calls, Unseen, Twice int
 	// Broken are the keys whose answers no order of calls explains, with the calls.
 	Broken []string
 	// Undecided are the keys for which the time did not suffice: no proof of anything.
@@ -99,6 +111,12 @@ func (r *Recorder) Check(within time.Duration) Report {
 		perKey[c.in.Key] = append(perKey[c.in.Key], porcupine.Operation{
 			ClientId: c.client, Input: c.in, Call: c.begin, Output: c.out, Return: c.end,
 		})
+		if c.twice && c.out.Answer != Unseen { // an unseen call may have happened at any time anyway
+			report.Twice++
+			perKey[c.in.Key] = append(perKey[c.in.Key], porcupine.Operation{
+				ClientId: c.client, Input: c.in, Call: c.begin, Output: Output{}, Return: c.end,
+			})
+		}
 	}
 	report.Keys = len(perKey)
 	for _, key := range slices.Sorted(maps.Keys(perKey)) {

@@ -17,6 +17,7 @@ type told struct {
 	in       history.Input
 	out      history.Output
 	together bool
+	rerun    bool
 }
 
 func deliver(content string, answer history.Answer) told {
@@ -49,12 +50,18 @@ func missing() told {
 
 func (t told) concurrent() told { t.together = true; return t }
 
+// twice is a call whose COMMIT may have been answered by nobody.
+func (t told) twice() told { t.rerun = true; return t }
+
 // record plays a history; calls that are together end in the order they began.
 func record(calls []told) *history.Recorder {
 	var r history.Recorder
 	var open []func()
 	for i, c := range calls {
 		call := r.Begin(i, c.in)
+		if c.rerun {
+			call.MayHaveRunTwice()
+		}
 		open = append(open, func() { call.End(c.out) })
 		if !c.together {
 			for _, end := range open {
@@ -93,35 +100,48 @@ var sound = map[string][]told{
 		deliver("a", history.Claimed), settled(payment.Declined, "r2", history.Refused).concurrent(),
 		settled(payment.Succeeded, "r1", history.Applied), replayed("a", payment.Succeeded, ""),
 	},
-	"nothing to settle": {settled(payment.Succeeded, "", history.Missing)},
+	"run twice, a repeat of itself":        {deliver("a", history.Pending).twice(), deliver("a", history.Pending)},
+	"run twice, settled in between":        {replayed("a", payment.Succeeded, "").twice().concurrent(), settled(payment.Succeeded, "r1", history.Applied), found(payment.Succeeded, "r1")},
+	"run twice, claimed after all":         {deliver("a", history.Claimed).twice(), deliver("a", history.Pending)},
+	"run twice, refused both times":        {rejected().twice(), replayed("a", payment.Rejected, prior)},
+	"run twice, in conflict with a winner": {deliver("b", history.Conflict).twice().concurrent(), deliver("a", history.Claimed)},
+	"settled twice by one call":            {deliver("a", history.Claimed), settled(payment.Declined, "r1", history.Refused).twice(), found(payment.Declined, "r1")},
+	"nothing to settle":                    {settled(payment.Succeeded, "", history.Missing)},
 }
 
 // Each breaks one rule; a checker that does not find it proves nothing.
 var planted = map[string][]told{
-	"claimed twice":                         {deliver("a", history.Claimed), deliver("a", history.Claimed)},
-	"claimed twice at once":                 {deliver("a", history.Claimed).concurrent(), deliver("a", history.Claimed)},
-	"claimed beside an unseen one":          {deliver("a", history.Unseen), deliver("a", history.Claimed), deliver("a", history.Claimed)},
-	"claimed after the outcome":             {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), deliver("a", history.Claimed)},
-	"pending of nothing":                    {deliver("a", history.Pending)},
-	"pending after the outcome":             {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), deliver("a", history.Pending)},
-	"replayed before there is an outcome":   {deliver("a", history.Claimed), replayed("a", payment.Succeeded, "")},
-	"another outcome than the first":        {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), replayed("a", payment.Declined, "")},
-	"outcome overwritten":                   {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), settled(payment.Succeeded, "", history.Applied)},
-	"outcome overwritten by equal evidence": {deliver("a", history.Claimed), settled(payment.Succeeded, "r1", history.Applied), settled(payment.Succeeded, "r2", history.Applied)},
-	"paid flipped back":                     {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), found(payment.Pending, "")},
-	"unknown after the outcome":             {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), settled(payment.Unknown, "", history.Applied)},
-	"evidence of nobody":                    {deliver("a", history.Claimed), settled(payment.Succeeded, "r1", history.Applied), found(payment.Succeeded, "r2")},
-	"evidence refused while open":           {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Refused)},
-	"told rejected, charged on redelivery":  {rejected(), deliver("a", history.Claimed)},
-	"told rejected, pending on redelivery":  {rejected(), deliver("a", history.Pending)},
-	"rejected under another code":           {rejected(), replayed("a", payment.Rejected, stale)},
-	"two codes for an unseen rejection":     {deliver("a", history.Unseen), replayed("a", payment.Rejected, stale), replayed("a", payment.Rejected, prior)},
-	"rejected after it was claimed":         {deliver("a", history.Claimed), rejected()},
-	"conflict missed":                       {deliver("a", history.Claimed), deliver("b", history.Pending)},
-	"conflict missed after the outcome":     {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), replayed("b", payment.Declined, "")},
-	"conflict with itself":                  {deliver("a", history.Claimed), deliver("a", history.Conflict)},
-	"forgotten":                             {deliver("a", history.Claimed), missing()},
-	"settled without a claim":               {settled(payment.Succeeded, "", history.Applied)},
+	"claimed twice":                          {deliver("a", history.Claimed), deliver("a", history.Claimed)},
+	"claimed twice at once":                  {deliver("a", history.Claimed).concurrent(), deliver("a", history.Claimed)},
+	"claimed beside an unseen one":           {deliver("a", history.Unseen), deliver("a", history.Claimed), deliver("a", history.Claimed)},
+	"claimed after the outcome":              {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), deliver("a", history.Claimed)},
+	"pending of nothing":                     {deliver("a", history.Pending)},
+	"pending after the outcome":              {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), deliver("a", history.Pending)},
+	"replayed before there is an outcome":    {deliver("a", history.Claimed), replayed("a", payment.Succeeded, "")},
+	"another outcome than the first":         {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), replayed("a", payment.Declined, "")},
+	"outcome overwritten":                    {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), settled(payment.Succeeded, "", history.Applied)},
+	"outcome overwritten by equal evidence":  {deliver("a", history.Claimed), settled(payment.Succeeded, "r1", history.Applied), settled(payment.Succeeded, "r2", history.Applied)},
+	"paid flipped back":                      {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), found(payment.Pending, "")},
+	"unknown after the outcome":              {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Applied), settled(payment.Unknown, "", history.Applied)},
+	"evidence of nobody":                     {deliver("a", history.Claimed), settled(payment.Succeeded, "r1", history.Applied), found(payment.Succeeded, "r2")},
+	"evidence refused while open":            {deliver("a", history.Claimed), settled(payment.Succeeded, "", history.Refused)},
+	"told rejected, charged on redelivery":   {rejected(), deliver("a", history.Claimed)},
+	"told rejected, pending on redelivery":   {rejected(), deliver("a", history.Pending)},
+	"rejected under another code":            {rejected(), replayed("a", payment.Rejected, stale)},
+	"two codes for an unseen rejection":      {deliver("a", history.Unseen), replayed("a", payment.Rejected, stale), replayed("a", payment.Rejected, prior)},
+	"rejected after it was claimed":          {deliver("a", history.Claimed), rejected()},
+	"conflict missed":                        {deliver("a", history.Claimed), deliver("b", history.Pending)},
+	"conflict missed after the outcome":      {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), replayed("b", payment.Declined, "")},
+	"conflict with itself":                   {deliver("a", history.Claimed), deliver("a", history.Conflict)},
+	"forgotten":                              {deliver("a", history.Claimed), missing()},
+	"settled without a claim":                {settled(payment.Succeeded, "", history.Applied)},
+	"run twice, and claimed by another":      {deliver("a", history.Claimed).twice(), deliver("a", history.Claimed)},
+	"run twice, and pending after the end":   {deliver("a", history.Claimed), settled(payment.Declined, "", history.Applied), deliver("a", history.Pending).twice()},
+	"run twice, and refused by nobody":       {deliver("a", history.Claimed), rejected().twice()},
+	"run twice, and in conflict with itself": {deliver("a", history.Conflict).twice()},
+	"settled twice, refused and not done":    {deliver("a", history.Claimed), settled(payment.Declined, "r1", history.Refused).twice(), found(payment.Pending, "")},
+	"settled twice, over an outcome":         {deliver("a", history.Claimed), settled(payment.Succeeded, "r1", history.Applied), settled(payment.Declined, "r2", history.Applied).twice()},
+	"rejected anew under another call":       {rejected().twice(), rejected()},
 	"an unseen settlement taken back": {
 		deliver("a", history.Claimed), settled(payment.Declined, "", history.Unseen), replayed("a", payment.Declined, ""), deliver("a", history.Pending),
 	},

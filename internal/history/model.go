@@ -32,6 +32,8 @@ type Input struct {
 	// To and Reference are what a settlement brings.
 	To        payment.State
 	Reference string
+
+	call int64 // tells calls apart
 }
 
 // Answer is what a caller was told.
@@ -71,6 +73,7 @@ type record struct {
 	state     payment.State
 	code      payment.Code
 	reference string
+	by        int64 // the delivery that made it
 }
 
 // anyCode is the code of a rejection nobody has heard of yet: the first who is
@@ -124,6 +127,8 @@ func deliver(r record, in Input, out Output) []record {
 		return when(out.Answer == Conflict, stays)
 	case !r.resolved():
 		return when(out.Answer == Pending, stays)
+	case r.state == payment.Rejected && r.by == in.call && out.Answer == Rejected:
+		return bindCode(r, out.Code) // refused by its own first run, of which nobody was told
 	default:
 		return when(out.Answer == Replayed && out.State == r.state, bindCode(r, out.Code))
 	}
@@ -132,8 +137,8 @@ func deliver(r record, in Input, out Output) []record {
 // claim is the first delivery of a key: taken, or rejected for a reason that is
 // not this key's own (its order is being paid, it is stale).
 func claim(in Input, out Output) []record {
-	taken := record{content: in.Content, state: payment.Pending}
-	rejected := record{content: in.Content, state: payment.Rejected, code: out.Code}
+	taken := record{content: in.Content, state: payment.Pending, by: in.call}
+	rejected := record{content: in.Content, state: payment.Rejected, code: out.Code, by: in.call}
 	switch out.Answer {
 	case Claimed:
 		return []record{taken}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type arena struct {
 	t        *testing.T
 	store    *store.Store
-	look     *pgxpool.Pool
+	network  *lossy
 	history  history.Recorder
 	commands []payment.Command
 	offset   atomic.Int64
@@ -46,15 +45,12 @@ const (
 
 func newArena(t *testing.T) *arena {
 	t.Helper()
-	dsn := pgtest.DSN(t, pgtest.Schema)
+	network, dsn := newLossy(t, pgtest.DSN(t, pgtest.Schema))
 	pool, err := store.OpenPool(t.Context(), store.PoolConfig{DSN: dsn, MaxConns: callers})
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	look, err := pgxpool.New(t.Context(), dsn)
-	require.NoError(t, err)
-	t.Cleanup(look.Close)
 	a := &arena{
-		t: t, look: look, tells: map[int64]*history.Call{},
+		t: t, network: network, tells: map[int64]*history.Call{},
 		store: store.New(store.Config{Pool: pool, Topics: payment.NewTopics(""), Logger: zerolog.Nop()}),
 	}
 	for i := range orders * keysOfOrder {
@@ -68,13 +64,13 @@ func newArena(t *testing.T) *arena {
 }
 
 // TestStoreIsLinearizable: a dozen callers deliver, settle and look; some give
-// up in the middle. Every key's answers have a sequential explanation (G1, G2,
-// G8, G9). Sessions are not killed here: a COMMIT whose answer is lost is run
-// again by the store, and then answers as the repeat that it is; what that may
-// say is tested in internal/store.
+// up in the middle, and answers of the database are lost, those to COMMITs too: the
+// store then runs the transaction again, and may find its own first run. Every key's
+// answers have a sequential explanation all the same (G1, G2, G8, G9).
 func TestStoreIsLinearizable(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
+	a.network.oneIn.Store(50)
 	var all sync.WaitGroup
 	for client := range callers {
 		all.Go(func() {
@@ -84,13 +80,16 @@ func TestStoreIsLinearizable(t *testing.T) {
 		})
 	}
 	all.Wait()
+	a.network.oneIn.Store(0)
 	a.finalLook()
 	a.amend()
 	report := a.history.Check(20 * time.Second)
-	t.Logf("%d calls of %d keys, %d unseen", report.Calls, report.Keys, report.Unseen)
+	t.Logf("%d calls of %d keys, %d unseen, %d answers of the database lost, %d calls that may have run twice",
+		report.Calls, report.Keys, report.Unseen, a.network.lost.Load(), report.Twice)
 	require.NoError(t, report.Err())
 	require.Equal(t, len(a.commands), report.Keys)
 	require.Greater(t, report.Unseen, 20, "nobody gave up: the test shows less than it says")
+	require.Greater(t, report.Twice, 10, "hardly an answer was lost: the test shows less than it says")
 }
 
 // call does one thing to a random key or batch, and sometimes does not wait for
@@ -125,6 +124,7 @@ func (a *arena) deliver(ctx context.Context, client int) {
 		arrivals[i] = a.arrive(c)
 		calls[i] = a.history.Begin(client, history.Input{Kind: history.Deliver, Key: c.IdempotencyKey.String(), Content: strconv.FormatInt(c.Amount, 10)})
 	}
+	lost := a.network.lost.Load()
 	out, err := a.store.Claim(ctx, store.Batch{
 		Arrivals: arrivals, Lease: rand.Int64() | 1, LeaseFor: 30 * time.Second, SendWithin: 20 * time.Second,
 		Freshness: payment.Freshness{}.WithDefaults(), Group: "group",
@@ -133,12 +133,21 @@ func (a *arena) deliver(ctx context.Context, client int) {
 		return // of the whole batch nothing was heard
 	}
 	for i := range out {
+		a.doubt(calls[i], lost)
 		calls[i].End(answerOf(out[i]))
 		if out[i].Verdict == store.Replayed {
 			a.mu.Lock()
 			a.tells[arrivals[i].Origin.Offset] = calls[i]
 			a.mu.Unlock()
 		}
+	}
+}
+
+// doubt notes that the call may have run twice, if an answer was lost since: it may
+// have been this call's.
+func (a *arena) doubt(call *history.Call, lost int64) {
+	if a.network.lost.Load() > lost {
+		call.MayHaveRunTwice()
 	}
 }
 
@@ -179,9 +188,11 @@ func (a *arena) settle(ctx context.Context, client int) {
 		To: []payment.State{payment.Unknown, payment.Declined, payment.Succeeded}[rand.IntN(3)],
 	}
 	call := a.history.Begin(client, in)
+	lost := a.network.lost.Load()
 	out, err := a.store.Apply(ctx, []store.Step{{Payment: c.Identity().PaymentID(), Decide: func(l store.Locked) *store.Change {
 		return change(l, in)
 	}}})
+	a.doubt(call, lost)
 	switch {
 	case err != nil || out[0].Err != nil:
 	case !out[0].Found:
@@ -243,6 +254,7 @@ func (a *arena) amend() {
 		}
 		require.NoError(a.t, err)
 		for _, told := range st.Deliveries {
+			// The last one counts: a first run that nobody heard of may have said less.
 			if call := a.tells[told.Offset]; call != nil {
 				call.Amend(func(out *history.Output) { out.State = told.State })
 			}
