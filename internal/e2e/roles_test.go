@@ -97,7 +97,7 @@ func (s *stack) startConsumer() *role {
 func (s *stack) startReconciler() *role {
 	c, err := reconciler.New(reconciler.Config{
 		Kafka: s.kafka, Store: s.store, Settler: s.settler(), Budget: s.set.budget, Batch: s.set.batch, Stall: s.set.stall,
-		Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(),
+		UnmatchedAfter: s.set.unmatched, Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(),
 	})
 	require.NoError(s.t, err)
 	r := s.launch(c.Run)

@@ -74,8 +74,10 @@ type settings struct {
 	budget      store.QueryPolicy
 	plan        func([]kafka.TopicSpec)
 	stall       time.Duration
+	unmatched   time.Duration // after which a callback without a payment is reported
 	batch       int
 	proxied     bool
+	database    func(testing.TB) string // its address; nil: a test database
 	relays      int
 	consumers   int
 	reconcilers int
@@ -163,7 +165,10 @@ func plan() []kafka.TopicSpec {
 }
 
 func (s *stack) startDatabase() {
-	s.dsn = pgtest.DSN(s.t, pgtest.Schema)
+	if s.set.database == nil {
+		s.set.database = func(t testing.TB) string { return pgtest.DSN(t, pgtest.Schema) }
+	}
+	s.dsn = s.set.database(s.t)
 	s.db = s.openPool(s.dsn, 3)
 	s.check = store.New(store.Config{Pool: s.db, Topics: s.topics})
 	roles := s.dsn
