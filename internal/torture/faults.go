@@ -110,26 +110,36 @@ func (t *tormentor) shardEpochs(ctx context.Context) (sum int64, err error) {
 }
 
 // moveClock starts a process anew whose clock jumps while it works. It stays there
-// until the process is started again for another reason.
+// until the process is started again for another reason. One that cannot start
+// because of another fault is tried again.
 func (t *tormentor) moveClock(ctx context.Context, s strike) error {
-	return t.scene.StartAnew(ctx, s.role, func(admin string) error {
-		return t.seeJump(ctx, s, admin)
-	}, clockjump.Variable+"="+s.jump.String())
+	const tries = 4
+	for range tries {
+		seen := false
+		err := t.scene.StartAnew(ctx, s.role, func(admin string) (err error) {
+			seen, err = t.seeJump(ctx, s, admin)
+			return err
+		}, clockjump.Variable+"="+s.jump.String())
+		if seen || err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("a %s did not live until its clock jumped", s.role)
 }
 
-func (t *tormentor) seeJump(ctx context.Context, s strike, admin string) (err error) {
+func (t *tormentor) seeJump(ctx context.Context, s strike, admin string) (seen bool, err error) {
 	for end := time.Now().Add(s.jump.After + 3*time.Second); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
 		var ahead time.Duration
 		if ahead, err = clockAhead(ctx, admin); err == nil && (ahead-s.jump.By).Abs() < s.jump.By.Abs()/2 {
 			t.note(clocksMoved, 1)
 			t.scene.Say(fmt.Sprintf("the clock of a %s jumped by %s", s.role, s.jump.By))
-			return nil
+			return true, nil
 		}
 	}
 	if err == nil && ctx.Err() == nil {
-		return clockjump.ErrImpossible
+		return false, clockjump.ErrImpossible
 	}
-	return nil // it ended meanwhile, or the run did
+	return false, nil // it ended meanwhile, or the run did
 }
 
 // clockAhead is how far a process's clock is ahead of ours, by the date in its

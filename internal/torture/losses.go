@@ -70,11 +70,15 @@ const lossPatience = 10 * time.Second
 // lose has the next n messages of the kind lost, as far as there are any in time.
 // One at least must be.
 func (l *losses) lose(ctx context.Context, kind loss, n int) error {
+	return l.loseWithin(ctx, kind, n, lossPatience)
+}
+
+func (l *losses) loseWithin(ctx context.Context, kind loss, n int, patience time.Duration) error {
 	l.mu.Lock()
 	l.left[kind] += n
 	before := l.lost[kind]
 	l.mu.Unlock()
-	for end := time.Now().Add(lossPatience); l.wanted(kind) && time.Now().Before(end); {
+	for end := time.Now().Add(patience); l.wanted(kind) && time.Now().Before(end); {
 		if !pause(ctx, 20*time.Millisecond) {
 			break
 		}
