@@ -86,7 +86,7 @@ func withStatementTimeout(dsn string, c *config.Config) string {
 
 func topicPolicy(c *config.Config) topics.Policy {
 	return topics.Policy{
-		Prefix: c.Topics.Prefix, Commands: c.Callers.CommandTopics(c.Topics.Prefix), Partitions: outbox.Shards, Replication: c.Topics.Replication,
+		Prefix: c.Topics.Prefix, Commands: c.Callers.CommandTopics(c.Topics.Prefix), Own: c.Callers.OwnTopics, Partitions: outbox.Shards, Replication: c.Topics.Replication,
 		Window: c.Consumer.Window, CommandsRetention: c.Topics.CommandsRetention, RequeryRetention: c.Topics.RequeryRetention,
 		OutputRetention: c.Topics.OutputRetention, DeadRetention: c.Topics.DeadRetention, MaxCommandBytes: c.Topics.MaxCommandBytes,
 	}

@@ -134,7 +134,7 @@ func (d *devRun) run(ctx context.Context) error {
 	if err := os.MkdirAll(d.cfg.Dev.DataDir, 0o755); err != nil { //nolint:gosec // Postgres's own user must get through
 		return fmt.Errorf("make data-dir, or name another: %w", err)
 	}
-	for _, step := range []func(context.Context) error{d.kafka, d.postgres, d.migrate, d.ensureTopics} {
+	for _, step := range []func(context.Context) error{d.kafka, d.postgres, d.migrate, d.chooseCallers, d.ensureTopics} {
 		err := step(ctx)
 		if errors.Is(err, folderlock.ErrHeld) {
 			return fmt.Errorf("data-dir %s is used by another settleonce: stop that one, or name another folder", d.cfg.Dev.DataDir)

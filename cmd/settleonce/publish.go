@@ -20,6 +20,7 @@ import (
 
 // publishFlags are the fields of one command, and how lines are read.
 type publishFlags struct {
+	topic                                              string
 	caller, order, currency, customer, method, channel string
 	obligation, follows, key, issuedAt                 string
 	amount                                             int64
@@ -60,9 +61,12 @@ func newPublish(p process) *cobra.Command {
 	flags.StringToStringVar(&f.metadata, "metadata", nil, "handed to the provider, like cart=c-55,shop=berlin")
 	flags.StringVar(&f.save, "save", "", "file for the completed commands, written before the first is sent")
 	flags.BoolVar(&f.skipInvalid, "skip-invalid", false, "publish the valid lines of an input with mistakes")
+	flags.StringVar(&f.topic, "topic", payment.NewTopics("").Commands, "command topic of the caller, without topic-prefix")
 	flags.IntVar(&f.batch, "batch", 500, "commands sent at once, at most")
 	offer(cmd, config.GroupKafka)
 	offerOne(cmd, "topic-prefix")
+	offerOne(cmd, "signing-keys-file")
+	offerOne(cmd, "signing-key")
 	return cmd
 }
 
@@ -88,7 +92,7 @@ func publish(cmd *cobra.Command, p process, f *publishFlags, args []string) erro
 	if err := f.keep(&in, args); err != nil {
 		return err
 	}
-	sender, err := openProducer(cmd.Context(), &l.Config)
+	sender, err := openProducer(cmd.Context(), &l.Config, f.topic)
 	if err != nil {
 		return err
 	}
@@ -208,13 +212,17 @@ func (f *publishFlags) keep(in *jsonl.Input, args []string) error {
 	return nil
 }
 
-func openProducer(ctx context.Context, c *config.Config) (*producer.Producer, error) {
+func openProducer(ctx context.Context, c *config.Config, topic string) (*producer.Producer, error) {
 	encryption, err := c.Kafka.TLSConfig()
 	if err != nil {
 		return nil, asUsage(err)
 	}
+	key, err := signingKey(c)
+	if err != nil {
+		return nil, err
+	}
 	sender, err := producer.New(producer.Config{
-		Brokers: c.Kafka.Brokers, TLS: encryption, Prefix: c.Topics.Prefix,
+		Brokers: c.Kafka.Brokers, TLS: encryption, Prefix: c.Topics.Prefix, Topic: topic, SigningKey: key,
 		SASL: producer.SASL{Mechanism: c.Kafka.SASLMechanism, Username: c.Kafka.SASLUsername, Password: c.Kafka.SASLPassword},
 	})
 	if err != nil {

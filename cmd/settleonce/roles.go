@@ -96,6 +96,11 @@ func newRole(p process, name string, roles []string) *cobra.Command {
 func (w *worker) runRoles(ctx context.Context, names ...string) error {
 	r := &roleSet{worker: w}
 	w.store = store.New(store.Config{Pool: w.pool, Topics: w.topics, Wake: r.wake(), Logger: w.log})
+	if slices.Contains(names, roleConsumer) {
+		if err := checkCallers(ctx, w); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		if err := r.build(name); err != nil {
 			return fmt.Errorf("role %s: %w", name, err)
@@ -159,9 +164,13 @@ func (r *roleSet) consumer() (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := r.callerSource()
+	if err != nil {
+		return nil, err
+	}
 	c, err := consumer.New(consumer.Config{
 		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.cfg.Callers.CommandTopics(r.cfg.Topics.Prefix),
-		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: callerRules{&r.cfg.Callers, r.cfg.Topics.Prefix},
+		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: source.callers, Registered: source.registered, Signatures: source.signatures,
 		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout,
 		SessionTimeout: r.cfg.Consumer.SessionTimeout, Announce: r.cfg.Consumer.Announce,
 		Metrics: r.metrics, Logger: r.log,
