@@ -211,8 +211,13 @@ func retryAfter(header http.Header) time.Duration {
 	if d, err := time.ParseDuration(value + "s"); err == nil && d > 0 {
 		return d
 	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(at))
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
 	}
-	return 0
+	now, err := http.ParseTime(header.Get("Date")) // the clock that at was taken from
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, at.Sub(now))
 }

@@ -22,8 +22,9 @@ func newTorture(p process) *cobra.Command {
 			"  settleonce torture --payments 100000 --kafka apache    the long run, on Apache Kafka\n" +
 			"  settleonce torture --seed 7 --faults crash,postgres    these faults only, at the moments of seed 7",
 		Long: "Runs broker, database, channel simulator and worker processes on this machine and breaks them: kills, kills between\n" +
-			"two given steps, frozen processes, restarts of broker and database, cut and slow networks, a channel that misbehaves,\n" +
-			"commands published again. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
+			"two given steps, frozen processes, restarts of broker and database, cut, silent and slow networks, answers and commits\n" +
+			"lost on the way, partition leaders that move, clocks that jump (in the program that make torture builds), channels that\n" +
+			"misbehave, commands published again. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
 			"guarantee is broken; data and logs are kept then. Faults: " + faultNames() + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +38,7 @@ func newTorture(p process) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&cfg.Fleet.Kafka, "kafka", fleet.KafkaEmbedded, "broker to start: embedded or apache")
 	f.IntVar(&cfg.Payments, "payments", 3000, "records to publish, about")
-	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 150 records, at least 12 s")
+	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 150 records, at least 20 s")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same payments and schedule again; 0: a random one, which is printed")
 	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")
@@ -90,6 +91,9 @@ func tortureTable(t *table, r torture.Report) {
 	}
 	for _, point := range slices.Sorted(maps.Keys(r.Points)) {
 		t.row("  died at", fmt.Sprintf("%6d", r.Points[point]), point)
+	}
+	for _, what := range slices.Sorted(maps.Keys(r.Effects)) {
+		t.row("  came of it", fmt.Sprintf("%6d", r.Effects[what]), what)
 	}
 	for _, text := range r.Failed {
 		t.row("  not done", "", text)
