@@ -44,8 +44,10 @@ demo-kills: build ## Run the demo again and again, killing everything at any mom
 	done
 
 .PHONY: torture
-torture: build ## Break everything at seeded moments and check what came of it (PAYMENTS=100000 SEED=7 KAFKA=apache)
-	$(BIN) torture --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
+torture: ## Break everything at seeded moments and check what came of it (PAYMENTS=100000 SEED=7 KAFKA=apache)
+	@mkdir -p $(BIN)-torture.overlay && go run ./internal/clockjump/overlay $(BIN)-torture.overlay
+	CGO_ENABLED=0 go build -overlay $(BIN)-torture.overlay/overlay.json -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)-torture ./cmd/settleonce
+	$(BIN)-torture torture --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
 
 .PHONY: dev
 dev: build ## Run the whole stack in one process, for development
