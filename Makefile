@@ -18,6 +18,8 @@ SEEDS     ?= 1 2 3
 # The size of a torture run, and its seed; 0 takes a random one.
 PAYMENTS  ?= 3000
 SEED      ?= 0
+# How many old payments backfill-million brings in.
+ROWS      ?= 1000000
 # How long each target is fuzzed.
 FUZZTIME  ?= 10s
 # Further flags of the command that dev, demo and bench run.
@@ -68,6 +70,10 @@ model: ## Check the model of the protocol with spin, and that every rule in it i
 .PHONY: model-full
 model-full: ## The same, and the larger worlds
 	@model/run -full
+
+.PHONY: backfill-million
+backfill-million: ## Bring a million old payments in beside live traffic, durably, and print the figures (ROWS=1000000)
+	SETTLEONCE_TEST_BACKFILL_ROWS=$(ROWS) go test -count=1 -v -timeout 90m -run '^TestBackfillBesideTraffic$$' ./internal/e2e
 
 .PHONY: fuzz
 fuzz: ## Fuzz everything that parses, one target after another (FUZZTIME=10s for each)
