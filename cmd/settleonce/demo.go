@@ -79,10 +79,14 @@ func verdictError(r demo.Report) error {
 	if r.Passed() {
 		return nil
 	}
-	if len(r.Violations) == 0 {
+	switch {
+	case len(r.Violations) > 0:
+		return checkError(r.Verdict)
+	case len(r.Unsettled) > 0:
+		return fmt.Errorf("patience ended before everything was settled: %s, and %d more; see the logs in %s", r.Unsettled[0], len(r.Unsettled)-1, r.Kept)
+	default:
 		return fmt.Errorf("processes ended by themselves: %s; see their logs in %s", strings.Join(r.Crashed, ", "), r.Kept)
 	}
-	return checkError(r.Verdict)
 }
 
 // live shows what is going on: a bar on a terminal, a line now and then elsewhere.

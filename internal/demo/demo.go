@@ -143,9 +143,11 @@ type Report struct {
 	Kept string `json:"kept,omitempty"`
 }
 
-// Passed reports whether the run is a proof: every guarantee held, and no process
-// ended by itself.
-func (r Report) Passed() bool { return r.Holds() && (r.Disturbed || len(r.Crashed) == 0) }
+// Passed reports whether the run is a proof: every guarantee held, everything was
+// settled, and no process ended by itself.
+func (r Report) Passed() bool {
+	return r.Holds() && len(r.Unsettled) == 0 && (r.Disturbed || len(r.Crashed) == 0)
+}
 
 const (
 	// queryShare and queryFloor are the retry budget in the demo.

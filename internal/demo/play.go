@@ -167,7 +167,7 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 		}
 		p.pending--
 		if t.event != kind {
-			t.then.dropped = true
+			p.drop(t.then)
 			continue
 		}
 		now := time.Since(p.begun) + t.after
@@ -180,6 +180,31 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 		}
 	}
 	p.waiting[id] = kept
+}
+
+// drop leaves a payment out, and what waits for it.
+func (p *player) drop(then *planned) {
+	then.dropped = true
+	id := then.id()
+	for _, t := range p.waiting[id] {
+		p.pending--
+		p.drop(t.then)
+	}
+	delete(p.waiting, id)
+}
+
+// giveUp leaves out what still waits for an event when patience is over, and
+// returns how much that is.
+func (p *player) giveUp() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := len(p.due) + len(p.late) + p.pending
+	for _, triggers := range p.waiting {
+		for _, t := range triggers {
+			t.then.dropped = true
+		}
+	}
+	return left
 }
 
 // final reports whether no other event may follow for long.

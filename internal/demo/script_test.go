@@ -145,3 +145,40 @@ func TestPlanKills(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{RoleConsumer: 2, RoleOutbox: 2, RoleReconciler: 2, RoleSim: 2}, roles)
 }
+
+// What waits for a payment that is never published is not published either, nor
+// waited for.
+func TestPlayer_DropsWhatWaitsForTheDropped(t *testing.T) {
+	t.Parallel()
+	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin, channels: one}
+	first := w.payment(endsCharged, "")
+	second := w.following(first)
+	w.when(first, payment.EventSucceeded, second)
+	w.whenFresh(second, payment.EventSucceeded, time.Second, w.following(second))
+	p := newPlayer(w.script, nil, "t", nil)
+	p.begun = time.Now()
+	p.heard(first.id(), payment.EventReviewRequired)
+	_, left := p.take(time.Second)
+	require.False(t, left)
+	require.Len(t, w.script.expectations(), 1)
+}
+
+// A payment that is issued once another one has succeeded bears the time at which
+// it is published.
+func TestPlayer_IssuesLate(t *testing.T) {
+	t.Parallel()
+	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin, channels: one}
+	first := w.payment(endsCharged, "")
+	second := w.sameOrder(first, endsCharged)
+	w.whenFresh(first, payment.EventSucceeded, 3*time.Second, second)
+	p := newPlayer(w.script, nil, "t", nil)
+	p.begun = time.Now()
+	p.heard(first.id(), payment.EventSucceeded)
+	batch, left := p.take(2 * time.Second)
+	require.Empty(t, batch)
+	require.True(t, left)
+	batch, left = p.take(4 * time.Second)
+	require.Len(t, batch, 1)
+	require.False(t, left)
+	require.WithinDuration(t, time.Now().Add(3*time.Second), second.command.IssuedAt, time.Second)
+}

@@ -118,6 +118,7 @@ func (w *watcher) reply(r *kafka.Record) {
 	w.replies++
 	if id, err := uuid.Parse(check.Header(r, "ce_subject")); err == nil && check.Header(r, "ce_type") == payment.ReplyRejected.CEType() {
 		w.states[id] = payment.Rejected
+		w.run.player.heard(id, payment.EventRejected) // what was never claimed has no event
 	}
 }
 
@@ -150,8 +151,8 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
 	missing := w.missing
-	if _, due, pending := w.run.player.progress(); due+pending > 0 {
-		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", due+pending))
+	if n := w.run.player.giveUp(); n > 0 {
+		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", n))
 	}
 	if !w.run.crew.rested() {
 		missing = append(missing, "killed processes that start again")
