@@ -45,6 +45,11 @@ demo-kills: build ## Run the demo again and again, killing everything at any mom
 	  $(BIN) demo --kafka $(KAFKA) --commands 1500 --kills 16 --kill-sim --seed $$seed $(ARGS) || exit 1; \
 	done
 
+.PHONY: shop
+shop: build ## Run a shop on settleonce: customers, kills, replays, and a page to watch (ARGS="-kafka apache -hold")
+	CGO_ENABLED=0 go build -trimpath -o bin/shop ./examples/shop
+	go run ./internal/shopdemo/run $(ARGS)
+
 .PHONY: torture
 torture: ## Break everything at seeded moments and check what came of it (PAYMENTS=100000 SEED=7 KAFKA=apache)
 	@mkdir -p $(BIN)-torture.overlay && go run ./internal/clockjump/overlay $(BIN)-torture.overlay

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Child struct {
 	Name string
 	// Admin is the address of its admin endpoints, or the simulator's.
 	Admin string
+	path  string // of the program; empty: the fleet's own
 	args  []string
 	env   []string
 	ready string
@@ -69,7 +71,7 @@ func (c *Child) start(ctx context.Context) error {
 // Launch starts the process and does not wait until it is ready.
 func (c *Child) Launch(ctx context.Context) error {
 	proc, err := childproc.Start(ctx, childproc.Config{
-		Path: c.fleet.cfg.Binary, Args: c.args, Dir: c.fleet.cfg.Dir, Output: c.log,
+		Path: cmp.Or(c.path, c.fleet.cfg.Binary), Args: c.args, Dir: c.fleet.cfg.Dir, Output: c.log,
 		Env: append(append(clean(os.Environ()), c.fleet.cfg.Env...), c.env...),
 	})
 	if err != nil {
@@ -99,6 +101,9 @@ func (c *Child) Await(ctx context.Context) error {
 var errEnded = errors.New("ended")
 
 func (c *Child) askReady(ctx context.Context) error {
+	if c.ready == "" {
+		return nil
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.ready, http.NoBody)
 	if err != nil {
 		return err
