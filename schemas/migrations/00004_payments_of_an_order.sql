@@ -9,8 +9,7 @@
 -- +goose NO TRANSACTION
 
 -- +goose Up
-DROP INDEX CONCURRENTLY IF EXISTS settleonce.payments_order; -- what an interrupted try may have left
-CREATE INDEX CONCURRENTLY payments_order ON settleonce.payments ((hashtextextended(order_id, hashtextextended(caller, 0))))
+CREATE INDEX CONCURRENTLY IF NOT EXISTS payments_order ON settleonce.payments ((hashtextextended(order_id, hashtextextended(caller, 0))))
     WHERE obligation_hash IS NULL OR obligation <> order_id;
 
 -- +goose Down
