@@ -83,10 +83,14 @@ func (s *stack) startRelay() {
 }
 
 func (s *stack) startConsumer() *role {
-	c, err := consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Kafka: s.kafka, Store: s.store, Settler: s.settler(), Callers: s.set.callers, Stall: s.set.stall,
 		Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(),
-	})
+	}
+	if s.set.consumer != nil {
+		s.set.consumer(s, &cfg)
+	}
+	c, err := consumer.New(cfg)
 	require.NoError(s.t, err)
 	r := s.launch(c.Run)
 	r.assigned = c.Assigned

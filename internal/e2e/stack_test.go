@@ -71,6 +71,8 @@ type settings struct {
 	noChannel   bool
 	rules       settle.Rules
 	callers     consumer.Callers
+	consumer    func(*stack, *consumer.Config)
+	ownTopics   map[string]string
 	budget      store.QueryPolicy
 	plan        func([]kafka.TopicSpec)
 	stall       time.Duration
@@ -100,7 +102,7 @@ func start(t testing.TB, options ...option) *stack {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	s := &stack{t: t, ctx: ctx, set: set, topics: payment.NewTopics(""), logs: &logs{t: t}}
+	s := &stack{t: t, ctx: ctx, set: set, topics: payment.NewTopics("").WithOwn(set.ownTopics), logs: &logs{t: t}}
 	s.startBroker()
 	s.startDatabase()
 	s.startChannel()
@@ -144,7 +146,7 @@ func (s *stack) startBroker() {
 	s.kafka, err = kafka.NewClient(kafka.Config{Brokers: s.brokers, Logger: zerolog.Nop()})
 	require.NoError(t, err)
 	t.Cleanup(s.kafka.Close)
-	specs := plan()
+	specs := plan(s.set.ownTopics)
 	if s.set.plan != nil {
 		s.set.plan(specs)
 	}
@@ -156,10 +158,10 @@ func (s *stack) startBroker() {
 	s.watch = startWatcher(t, s.brokers, s.topics)
 }
 
-func plan() []kafka.TopicSpec {
+func plan(own map[string]string) []kafka.TopicSpec {
 	const week = 7 * 24 * time.Hour
 	return topics.Policy{
-		Partitions: 16, Replication: 1, Window: 2 * week, CommandsRetention: week, RequeryRetention: week, OutputRetention: week,
+		Own: own, Partitions: 16, Replication: 1, Window: 2 * week, CommandsRetention: week, RequeryRetention: week, OutputRetention: week,
 		DeadRetention: week, MaxCommandBytes: 1 << 20,
 	}.Plan()
 }

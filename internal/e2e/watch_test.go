@@ -30,7 +30,7 @@ type watcher struct {
 
 func startWatcher(t testing.TB, brokers []string, names payment.Topics) *watcher {
 	t.Helper()
-	list := []string{names.Replies, names.Events, names.DeadLetter, names.Requery[0], names.Requery[1], names.Requery[2]}
+	list := slices.Concat(names.AllReplies(), names.AllEvents(), []string{names.DeadLetter}, names.Requery[:])
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(list...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(time.Second), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
