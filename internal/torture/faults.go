@@ -113,14 +113,14 @@ func (t *tormentor) shardEpochs(ctx context.Context) (sum int64, err error) {
 // until the process is started again for another reason. One that cannot start
 // because of another fault is tried again.
 func (t *tormentor) moveClock(ctx context.Context, s strike) error {
-	const tries = 4
+	const tries = 6
 	for range tries {
 		seen := false
 		err := t.scene.StartAnew(ctx, s.role, func(admin string) (err error) {
 			seen, err = t.seeJump(ctx, s, admin)
 			return err
 		}, clockjump.Variable+"="+s.jump.String())
-		if seen || err != nil || ctx.Err() != nil {
+		if seen || err != nil || !pause(ctx, time.Second) {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ func (l *losses) counts() map[loss]int {
 }
 
 // lossPatience is how long a message that is to be lost is waited for.
-const lossPatience = 10 * time.Second
+const lossPatience = 30 * time.Second
 
 // lose has the next n messages of the kind lost, as far as there are any in time.
 // One at least must be.

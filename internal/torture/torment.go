@@ -43,6 +43,7 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	var seen []check.Violation
 	var watch sync.WaitGroup
 	watch.Go(func() { seen = t.watchOffsets(watching) })
+	awaitTraffic(ctx, scene)
 	begun := time.Now()
 	var strikes sync.WaitGroup
 	for _, s := range schedule(t.cfg.Seed, t.cfg.Faults, scene.Length) {
@@ -56,6 +57,13 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	stop()
 	watch.Wait()
 	return seen, ctx.Err()
+}
+
+// awaitTraffic waits until the first records are acknowledged: what is broken before
+// breaks nothing.
+func awaitTraffic(ctx context.Context, scene *demo.Scene) {
+	for end := time.Now().Add(time.Minute); scene.Published() == 0 && time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
+	}
 }
 
 // strike does one fault; one that cannot be done is noted, and the run goes on.
