@@ -249,9 +249,13 @@ func sameKnownContent(a, b *Payment) bool {
 // evidence would: by the finalizer, with its event.
 func (s *Store) importOutcomes(ctx context.Context, rows []Imported, taken []Taken) error {
 	var steps []Step
+	var channels, references []string
+	var ids []uuid.UUID
 	for i := range rows {
 		if taken[i] == TakenOutcome {
-			steps = append(steps, Step{Payment: rows[i].id(), Decide: rows[i].end})
+			id := rows[i].id()
+			steps, ids = append(steps, Step{Payment: id, Decide: rows[i].end}), append(ids, id)
+			channels, references = append(channels, rows[i].Command.Channel), append(references, clean(rows[i].ProviderReference))
 		}
 	}
 	if len(steps) == 0 {
@@ -263,6 +267,9 @@ func (s *Store) importOutcomes(ctx context.Context, rows []Imported, taken []Tak
 	}
 	for i := range applied {
 		err = errors.Join(err, applied[i].Err)
+	}
+	if _, named := s.pool.Exec(ctx, nameOutcomes, channels, references, pgUUIDs(ids)); named != nil {
+		err = errors.Join(err, fmt.Errorf("name what was resolved: %w", named))
 	}
 	return err
 }

@@ -17,7 +17,8 @@ import (
 // are (G14). One without an outcome gets an open row, under which nothing is ever
 // sent, and a review item that blocks its obligation: not the hold, which is one
 // per obligation (G15). Nobody knows how often it was sent: two stands for that,
-// since none of what is true of a single send is true of it.
+// since none of what is true of a single send is true of it. The names its provider
+// has for it go where callbacks look.
 const importInsert = `
 WITH ins AS (
     INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version, namespace,
@@ -33,7 +34,7 @@ WITH ins AS (
         AS u(id, caller, operation, key, fp, fpv, ns, ob, oh, ord, amount, cur, cust, method, chan, ident, pk, state, ref,
         cause, off, issued, ended)
     ON CONFLICT (id) DO NOTHING
-    RETURNING id, state, channel, namespace, obligation, obligation_hash, sends, issued_at, provider_reference
+    RETURNING id, state, channel, namespace, obligation, obligation_hash, sends, issued_at, provider_reference, provider_key
 ), story AS (
     INSERT INTO settleonce.payment_history (payment, state, version, attempt, send, provider_reference, cause, actor)
     SELECT id, state, 0, 1, sends, provider_reference, 'imported from ' || substr($24, 8), $25 FROM ins
@@ -44,6 +45,12 @@ WITH ins AS (
         CASE WHEN id = ANY ($26::uuid[]) THEN clock_timestamp() + random() * interval '1 hour' ELSE '9999-01-01' END,
         sends, least(issued_at, clock_timestamp()), clock_timestamp(), true
     FROM ins WHERE state = 3
+), names AS (
+    INSERT INTO settleonce.provider_references (channel, reference, payment)
+    SELECT channel, provider_reference, id FROM ins WHERE provider_reference IS NOT NULL
+    UNION SELECT channel, provider_key::text, id FROM ins WHERE id = ANY ($27::uuid[])
+    ORDER BY 1, 2
+    ON CONFLICT (channel, reference) DO NOTHING
 ), items AS (
     INSERT INTO settleonce.review_items (payment, kind, namespace, obligation, obligation_hash, blocks, reason)
     SELECT id, 'imported', namespace, obligation, obligation_hash, true, 'imported from ' || substr($24, 8) || ' without an outcome'
@@ -51,9 +58,15 @@ WITH ins AS (
 )
 SELECT id FROM ins`
 
+// nameOutcomes is for those whose reference came with a later run.
+const nameOutcomes = `
+INSERT INTO settleonce.provider_references (channel, reference, payment)
+SELECT u.channel, u.reference, u.id FROM unnest($1::text[], $2::text[], $3::uuid[]) AS u(channel, reference, id)
+WHERE u.reference <> '' ORDER BY 1, 2 ON CONFLICT (channel, reference) DO NOTHING`
+
 // importColumns are the arrays of importInsert, in its order.
 type importColumns struct {
-	id, key, providerKey, ask                                 []pgtype.UUID
+	id, key, providerKey, ask, named                          []pgtype.UUID
 	caller, operation, namespace, obligation, order, currency []string
 	customer, method, channel, identity                       []string
 	fingerprint                                               [][]byte
@@ -74,7 +87,7 @@ func (run *importRun) queueInsert(b *pgx.Batch) {
 	}
 	b.Queue(importInsert, c.id, c.caller, c.operation, c.key, c.fingerprint, c.fingerprintVersion, c.namespace, c.obligation,
 		c.hash, c.order, c.amount, c.currency, c.customer, c.method, c.channel, c.identity, c.providerKey, c.state, c.reference,
-		c.cause, c.offset, c.issued, c.ended, importedTopic+run.source, importActor, c.ask).
+		c.cause, c.offset, c.issued, c.ended, importedTopic+run.source, importActor, c.ask, c.named).
 		Query(func(rows pgx.Rows) error {
 			return scanEach(rows, func() error {
 				var id pgtype.UUID
@@ -90,6 +103,8 @@ func (c *importColumns) add(id uuid.UUID, r *Imported) {
 	identity, providerKey, channelIdentity := cmd.Identity(), r.ProviderKey, r.ChannelIdentity
 	if providerKey == uuid.Nil {
 		providerKey, channelIdentity = identity.ProviderKey(1), noIdentity
+	} else {
+		c.named = append(c.named, pgUUID(id))
 	}
 	if channelIdentity == "" {
 		channelIdentity = noIdentity

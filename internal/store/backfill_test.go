@@ -116,6 +116,26 @@ func TestG15_ImportedPaymentsStandOnTheirObligation(t *testing.T) {
 	w.gapless()
 }
 
+// Callbacks find old payments by every name that their provider has for them.
+func TestImportedPaymentsAreFoundByCallbacks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	paid := old(t, payment.Succeeded, func(r *store.Imported) { r.ProviderKey, r.ProviderReference = uuid.New(), "ch_paid" })
+	twin := old(t, payment.Succeeded, func(r *store.Imported) { r.ProviderReference = "ch_paid" })
+	open := old(t, payment.Review)
+	w.bring(paid)
+	w.bring(twin, open)
+	open.State, open.ProviderReference = payment.Succeeded, "ch_open"
+	require.Equal(t, []store.Taken{store.TakenOutcome}, w.bring(open))
+	for name, id := range map[string]uuid.UUID{
+		"ch_paid": idOf(paid.Command), paid.ProviderKey.String(): idOf(paid.Command), "ch_open": idOf(open.Command),
+	} {
+		require.Equal(t, 1, w.count(`SELECT count(*) FROM settleonce.provider_references
+			WHERE channel = 'sim' AND reference = $1 AND payment = $2`, name, id.String()), name)
+	}
+	require.Equal(t, 3, w.count(`SELECT count(*) FROM settleonce.provider_references`))
+}
+
 // Nothing that is there is overwritten, and every row is told what it met.
 func TestImportMeetsWhatIsThere(t *testing.T) {
 	t.Parallel()
