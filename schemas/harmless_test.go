@@ -86,7 +86,7 @@ var (
 	comment       = regexp.MustCompile(`--[^\n]*`)
 	literal       = regexp.MustCompile(`'[^']*'`)
 	createTable   = regexp.MustCompile(`(?i)^CREATE TABLE (?:IF NOT EXISTS )?settleonce\.(\w+)`)
-	createIndex   = regexp.MustCompile(`(?i)^CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?(IF NOT EXISTS )?\w* ?ON (?:ONLY )?settleonce\.(\w+)`)
+	createIndex   = regexp.MustCompile(`(?i)^CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?(IF NOT EXISTS )?(\w*) ?ON (?:ONLY )?settleonce\.(\w+)`)
 	dropIndex     = regexp.MustCompile(`(?i)^DROP INDEX (CONCURRENTLY )?IF EXISTS `)
 	alterTable    = regexp.MustCompile(`(?i)^ALTER TABLE (?:IF EXISTS )?(?:ONLY )?settleonce\.(\w+) (.*)$`)
 	dropTable     = regexp.MustCompile(`(?i)^DROP TABLE (?:IF EXISTS )?settleonce\.(\w+)`)
@@ -146,7 +146,7 @@ func (f *judged) inUse(table string) bool { return slices.Contains(f.existing, t
 
 func (f *judged) problem(s string) string {
 	if f.outside {
-		return outsideProblem(s)
+		return f.outsideProblem(s)
 	}
 	if m := createTable.FindStringSubmatch(s); m != nil {
 		return f.referencesProblem(s)
@@ -166,7 +166,7 @@ func (f *judged) problem(s string) string {
 	return "a statement that is not known to be harmless"
 }
 
-func outsideProblem(s string) string {
+func (f *judged) outsideProblem(s string) string {
 	m := createIndex.FindStringSubmatch(s)
 	d := dropIndex.FindStringSubmatch(s)
 	switch {
@@ -174,8 +174,8 @@ func outsideProblem(s string) string {
 		return "a NO TRANSACTION file holds only indexes, since a part of it may be done"
 	case d != nil && d[1] == "", m != nil && m[1] == "":
 		return "say CONCURRENTLY"
-	case m != nil && m[2] == "":
-		return "say IF NOT EXISTS, since the file may be run again"
+	case m != nil && m[2] == "" && !strings.Contains(f.all, "DROP INDEX CONCURRENTLY IF EXISTS settleonce."+m[3]):
+		return "say IF NOT EXISTS, or drop it first, since the file may be run again"
 	default:
 		return ""
 	}
@@ -194,7 +194,7 @@ func (f *judged) indexProblem(m []string) string {
 	switch {
 	case m[1] != "":
 		return "CONCURRENTLY needs a file with NO TRANSACTION"
-	case f.inUse(m[3]):
+	case f.inUse(m[4]):
 		return "an index of a table in use is built CONCURRENTLY"
 	default:
 		return ""
