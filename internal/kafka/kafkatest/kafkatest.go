@@ -31,7 +31,7 @@ func Run(t *testing.T, start func(t *testing.T) Cluster) {
 	t.Helper()
 	c := start(t)
 	for _, group := range [][]check{
-		consumeChecks(), rebalanceChecks(), boundsChecks(), transactionChecks(), publishChecks(), fencedChecks(), fencedFaultChecks(), adminChecks(),
+		consumeChecks(), rebalanceChecks(), boundsChecks(), transactionChecks(), publishChecks(), fencedChecks(), fencedFaultChecks(), adminChecks(), groupChecks(),
 	} {
 		for _, k := range group {
 			t.Run(k.name, func(t *testing.T) {
