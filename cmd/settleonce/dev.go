@@ -50,6 +50,8 @@ type devRun struct {
 	loaded *config.Loaded
 	cfg    config.Config
 	log    zerolog.Logger
+	// token is the credential of caller shop; empty where the table lists callers.
+	token string
 	// closers end what was started, the last one first.
 	closers []func(context.Context) error
 }
@@ -109,6 +111,12 @@ func (d *devRun) prefer() {
 	}
 	if d.unset("admin-address") {
 		c.Admin.Address = "127.0.0.1:0"
+	}
+	if d.unset("gateway-listen") {
+		c.Gateway.Listen = "127.0.0.1:0"
+	}
+	if d.unset("gateway-drain-delay") {
+		c.Gateway.DrainDelay = 0
 	}
 	if d.unset("sim-listen") {
 		c.Sim.Listen = "127.0.0.1:0"
@@ -249,8 +257,9 @@ func (d *devRun) roles(ctx context.Context) error {
 		return err
 	}
 	defer w.close()
+	d.invite(w)
 	w.started = func() { d.announce(w) }
-	return w.runRoles(ctx, roleOutbox, roleReconciler, roleConsumer)
+	return w.runRoles(ctx, roleOutbox, roleReconciler, roleConsumer, roleGateway)
 }
 
 // announce says where everything is. The address of the database holds its
@@ -265,6 +274,7 @@ func (d *devRun) announce(w *worker) {
 	for name, c := range d.cfg.Channels {
 		t.row("  channel "+name, c.URL+"/ledger/summary")
 	}
+	t.row("  http", w.edge.URL()+"/openapi.json")
 	t.row("  metrics", "http://"+w.admin.Address()+"/metrics")
 	t.row("  data", d.cfg.Dev.DataDir)
 	if err := t.flush(); err != nil {
@@ -275,8 +285,8 @@ func (d *devRun) announce(w *worker) {
     set -a; . %[1]s
     %[2]s publish --order order-1001 --amount 1999 --currency EUR
     %[2]s status KEY --caller shop
-
-`, env, d.program())
+%[3]s
+`, env, d.program(), d.curl())
 }
 
 func (d *devRun) writeEnv(w *worker) (string, error) {
@@ -284,6 +294,7 @@ func (d *devRun) writeEnv(w *worker) (string, error) {
 	text := fmt.Sprintf("SETTLEONCE_KAFKA_BROKERS=%s\nSETTLEONCE_POSTGRES_DSN='%s'\nSETTLEONCE_ADMIN_ADDRESS=%s\n",
 		strings.Join(d.cfg.Kafka.Brokers, ","), d.cfg.Postgres.DSN, w.admin.Address())
 	text += fmt.Sprintf("SETTLEONCE_REPLICATION=%d\n", d.cfg.Topics.Replication)
+	text += fmt.Sprintf("EDGE=%s\nTOKEN=%s\n", w.edge.URL(), d.token)
 	if channels := slices.Collect(maps.Values(d.cfg.Channels)); len(channels) == 1 {
 		text += "SETTLEONCE_CHANNEL_URL=" + channels[0].URL + "\n"
 	}

@@ -26,6 +26,7 @@ const (
 	roleConsumer   = "consumer"
 	roleOutbox     = "outbox"
 	roleReconciler = "reconciler"
+	roleGateway    = "gateway"
 )
 
 // roleGroups are the settings that every role uses.
@@ -102,7 +103,7 @@ func (w *worker) runRoles(ctx context.Context, names ...string) error {
 		}
 	}
 	for _, name := range names {
-		if err := r.build(name); err != nil {
+		if err := r.build(ctx, name); err != nil {
 			return fmt.Errorf("role %s: %w", name, err)
 		}
 	}
@@ -121,7 +122,7 @@ type roleSet struct {
 	stats []func() []kafka.PartitionStats
 }
 
-func (r *roleSet) build(name string) error {
+func (r *roleSet) build(ctx context.Context, name string) error {
 	var run func(context.Context) error
 	var err error
 	switch name {
@@ -131,6 +132,8 @@ func (r *roleSet) build(name string) error {
 		run, err = r.outbox()
 	case roleReconciler:
 		run, err = r.reconciler()
+	case roleGateway:
+		run, err = r.gateway(ctx)
 	default:
 		return errors.New("there is no such role")
 	}

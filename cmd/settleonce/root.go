@@ -56,7 +56,7 @@ func newRoot(p process) *cobra.Command {
 
 // commands build the sub-commands, in the order of the help.
 var commands = []func(p process) *cobra.Command{
-	newDev, newDemo, newPublish, newStatus, newCheck, newConsumer, newOutbox, newReconciler, newAll, newSim, newBench, newTorture, newMigrate, newTopics, newBackfill, newCallers, newRecover, newConfig, newHealth, newVersion,
+	newDev, newDemo, newPublish, newStatus, newCheck, newConsumer, newOutbox, newReconciler, newGateway, newAll, newSim, newBench, newTorture, newMigrate, newTopics, newBackfill, newCallers, newRecover, newConfig, newHealth, newVersion,
 }
 
 // knownCommand refuses words that are no sub-command, with the one probably meant.

@@ -18,6 +18,7 @@ import (
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/payment"
+	"github.com/settleonce/settleonce/producer/edge"
 )
 
 // startTimeout bounds the checks at the start of a role.
@@ -36,6 +37,10 @@ type worker struct {
 	topics   payment.Topics
 	channels *channel.Registry
 
+	// edge is the gateway's, once it listens.
+	edge *edge.Server
+	// guest is who may use the edge beside the callers of the table; nil for nobody.
+	guest *edge.StaticCallers
 	// started is called once the admin endpoints listen; nil for nobody.
 	started func()
 	closers []func()

@@ -19,6 +19,7 @@ type Config struct {
 	Channel    Channel
 	Channels   map[string]Channel
 	Sim        Sim
+	Gateway    Gateway
 	Admin      Admin
 	Log        Log
 	Dev        Dev

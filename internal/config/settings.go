@@ -25,6 +25,7 @@ const (
 	GroupRelay      Group = "relay"
 	GroupReconciler Group = "reconciler"
 	GroupChannel    Group = "channel"
+	GroupGateway    Group = "gateway"
 	GroupSim        Group = "sim"
 	GroupAdmin      Group = "admin"
 	GroupLog        Group = "log"
@@ -49,6 +50,7 @@ var groupTitles = []GroupTitle{
 	{GroupRelay, "Outbox relay"},
 	{GroupReconciler, "Reconciler and retention"},
 	{GroupChannel, "Channel"},
+	{GroupGateway, "HTTP edge"},
 	{GroupSim, "Channel simulator"},
 	{GroupAdmin, "Health, metrics, profiles"},
 	{GroupLog, "Logs"},
