@@ -14,7 +14,7 @@ import (
 func newRecover(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Acknowledge that the database may have lost commits, and send again without asking first",
-		GroupID: sectionTools,
+		GroupID: sectionOperators,
 		Example: "  settleonce recover                                                     what is suspected\n" +
 			"  settleonce recover --actor ada --reason 'standby promoted, no loss: INC-42'",
 		Long: "After a restore, a failover, or an offset that went back, nothing new is sent before its provider was\n" +

@@ -18,6 +18,8 @@ const (
 	sectionStart = "start"
 	sectionRoles = "roles"
 	sectionTools = "tools"
+	// sectionOperators are for the bad night.
+	sectionOperators = "operators"
 )
 
 // newRoot builds the command line. Nothing happens before it is executed.
@@ -41,6 +43,7 @@ func newRoot(p process) *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: sectionStart, Title: "Start here:"},
 		&cobra.Group{ID: sectionRoles, Title: "Roles:"},
+		&cobra.Group{ID: sectionOperators, Title: "For operators:"},
 		&cobra.Group{ID: sectionTools, Title: "Tools:"},
 	)
 	root.SetHelpCommandGroupID(sectionTools)
@@ -56,7 +59,10 @@ func newRoot(p process) *cobra.Command {
 
 // commands build the sub-commands, in the order of the help.
 var commands = []func(p process) *cobra.Command{
-	newDev, newDemo, newPublish, newStatus, newCheck, newConsumer, newOutbox, newReconciler, newGateway, newAll, newSim, newBench, newTorture, newMigrate, newTopics, newBackfill, newCallers, newRecover, newConfig, newHealth, newVersion,
+	newDev, newDemo, newPublish, newStatus,
+	newConsumer, newOutbox, newReconciler, newGateway, newAll, newSim,
+	newReplay, newRecover,
+	newMigrate, newTopics, newCallers, newBackfill, newCheck, newBench, newTorture, newConfig, newHealth, newVersion,
 }
 
 // knownCommand refuses words that are no sub-command, with the one probably meant.
