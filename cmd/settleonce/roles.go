@@ -195,6 +195,7 @@ func (r *roleSet) reconciler() (func(context.Context) error, error) {
 		Kafka: r.kafka, Store: r.store, Settler: settler, Topics: r.topics.Requery,
 		Group: r.cfg.Topics.Prefix + "settleonce-reconciler", Budget: store.QueryPolicy{Share: c.QueryShare, Floor: c.QueryFloor},
 		SessionTimeout: r.cfg.Consumer.SessionTimeout, SweepEvery: c.SweepEvery, Batch: c.SweepBatch, Queries: c.MaxInFlight, CleanEvery: c.RetentionEvery,
+		Callbacks: r.topics.Callbacks, UnmatchedAfter: c.UnmatchedAfter,
 		Metrics: r.metrics, Logger: r.log,
 	})
 	if err != nil {

@@ -56,5 +56,13 @@ func simConfig(c *config.Config) (sim.Config, error) {
 	if err := behaviour.Validate(); err != nil {
 		return sim.Config{}, asUsage(fmt.Errorf("sim-behaviour: %w", err))
 	}
-	return sim.Config{Addr: c.Sim.Listen, LedgerPath: c.Sim.Ledger, Behaviour: behaviour}, nil
+	secret, err := c.Sim.CallbackKey()
+	if err != nil {
+		return sim.Config{}, asUsage(err)
+	}
+	callbacks := sim.CallbackTarget{URL: c.Sim.CallbackURL, Secret: secret}
+	if err := callbacks.Validate(); err != nil {
+		return sim.Config{}, asUsage(fmt.Errorf("sim-callback-url: %w", err))
+	}
+	return sim.Config{Addr: c.Sim.Listen, LedgerPath: c.Sim.Ledger, Behaviour: behaviour, Callbacks: callbacks}, nil
 }

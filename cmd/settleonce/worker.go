@@ -44,6 +44,8 @@ type worker struct {
 	// started is called once the admin endpoints listen; nil for nobody.
 	started func()
 	closers []func()
+	// verifies says that the process takes callbacks: only then are their secrets read.
+	verifies bool
 	// quiet leaves out what a development stack need not be told.
 	quiet bool
 }
@@ -58,7 +60,7 @@ func openWorker(ctx context.Context, p process, c *config.Config, role string) (
 	w := &worker{
 		cfg: c, log: log.With().Str("role", role).Logger(),
 		metrics: telemetry.NewMetrics(buildInfo().Version), topics: payment.NewTopics(c.Topics.Prefix).WithOwn(c.Callers.OwnTopics),
-		quiet: role == devRole,
+		quiet: role == devRole, verifies: role == "gateway" || role == "all" || role == devRole,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the start took longer than %s", startTimeout))
 	defer cancel()
@@ -102,8 +104,12 @@ func (w *worker) openChannels() (*channel.Registry, error) {
 			entries[name] = channel.Entry{Adapter: sim.NewInstant(), Capabilities: c.Capabilities}
 			continue
 		}
+		signing, err := w.signing(&c)
+		if err != nil {
+			return nil, asUsage(err)
+		}
 		adapter, err := sim.NewAdapter(sim.AdapterConfig{
-			BaseURL: c.URL, Capabilities: c.Capabilities, MaxIdle: c.Capabilities.MaxInFlight,
+			BaseURL: c.URL, Capabilities: c.Capabilities, MaxIdle: c.Capabilities.MaxInFlight, Callbacks: signing,
 		})
 		if err != nil {
 			return nil, asUsage(fmt.Errorf("channel %s: %w", name, err))
@@ -113,6 +119,14 @@ func (w *worker) openChannels() (*channel.Registry, error) {
 	}
 	registry, err := channel.NewRegistry(entries)
 	return registry, asUsage(err)
+}
+
+// signing is what the channel's callbacks are verified with.
+func (w *worker) signing(c *config.Channel) (channel.CallbackSigning, error) {
+	if !w.verifies {
+		return channel.CallbackSigning{}, nil
+	}
+	return c.CallbackSigning()
 }
 
 func (w *worker) openAdmin() error {
@@ -226,6 +240,7 @@ func snapshotOf(s *store.Store) telemetry.SnapshotFunc {
 		snapshot := telemetry.Snapshot{
 			OldestUnresolved: make(map[string]time.Duration), RetryQueue: make(map[string]int64), ReviewItems: o.Reviews,
 			OutboxPending: o.Outbox, OutboxParked: o.OutboxParked, OutboxOldest: o.OutboxOldest, Suspect: o.Suspect,
+			UnmatchedCallbacks: o.UnmatchedCallbacks,
 		}
 		addOpen(&snapshot, o.Open)
 		for _, c := range o.Channels {

@@ -119,6 +119,7 @@ type Reconciler struct {
 	SweepEvery              time.Duration
 	SweepBatch, MaxInFlight int
 	RetentionEvery          time.Duration
+	UnmatchedAfter          time.Duration
 }
 
 // Channel is one payment provider and what it is known to promise.
@@ -131,11 +132,19 @@ type Channel struct {
 	URL string
 	// Capabilities drive every policy of the channel.
 	Capabilities channel.Capabilities
+	// CallbackSecrets, or the lines of CallbackSecretFile, sign its callbacks;
+	// see CallbackSigning.
+	CallbackSecrets    []string
+	CallbackSecretFile string
+	// CallbackMaxAge bounds the age of a signature.
+	CallbackMaxAge time.Duration
 }
 
 // Sim says where the channel simulator listens and keeps its ledger.
 type Sim struct {
 	Listen, Ledger, Behaviour string
+	// CallbackURL is where callbacks go; see CallbackKey for the secret.
+	CallbackURL, CallbackSecret, CallbackSecretFile string
 }
 
 // Admin says where health, metrics and profiles are served.

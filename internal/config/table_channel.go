@@ -97,6 +97,22 @@ var channelSettings = []Setting{
 		Doc:    "A request answered 429 was not executed and will not be. Without it such an answer is unknown.",
 		target: func(c *Config) any { return &c.Channel.Capabilities.ThrottleNotApplied },
 	},
+	{
+		Name: "channel-callback-secret", Group: GroupChannel, hide: hideAll,
+		Doc: "What the provider signs its callbacks with, at least 16 characters. Several, separated by commas, are all valid: the new and " +
+			"the old one while it is rotated. Empty: callbacks of this channel are refused.",
+		target: func(c *Config) any { return &c.Channel.CallbackSecrets },
+	},
+	{
+		Name: "channel-callback-secret-file", Group: GroupChannel,
+		Doc:    "File that holds the secrets, one a line. Instead of channel-callback-secret. The gateway reads it, no other role.",
+		target: func(c *Config) any { return &c.Channel.CallbackSecretFile },
+	},
+	{
+		Name: "channel-callback-max-age", Group: GroupChannel, Default: "5m",
+		Doc:    "How old a callback's signature may be, or how far in the future: bounds how long a callback that somebody caught can be replayed.",
+		target: func(c *Config) any { return &c.Channel.CallbackMaxAge },
+	},
 }
 
 var simSettings = []Setting{
@@ -115,5 +131,20 @@ var simSettings = []Setting{
 		Doc: "What it promises and how it misbehaves at first, as JSON: {\"latency\":\"50ms\",\"rates\":{\"lost_answer\":0.01}}. What is left " +
 			"out is a provider at its best. PATCH /admin/behaviour changes it while it runs.",
 		target: func(c *Config) any { return &c.Sim.Behaviour },
+	},
+	{
+		Name: "sim-callback-url", Group: GroupSim,
+		Doc:    "Where it sends callbacks, like http://localhost:8080/v1/callbacks/sim. Empty: it sends none. PUT /admin/callbacks changes it while it runs.",
+		target: func(c *Config) any { return &c.Sim.CallbackURL },
+	},
+	{
+		Name: "sim-callback-secret", Group: GroupSim, hide: hideAll,
+		Doc:    "What it signs them with: one of channel-callback-secret.",
+		target: func(c *Config) any { return &c.Sim.CallbackSecret },
+	},
+	{
+		Name: "sim-callback-secret-file", Group: GroupSim,
+		Doc:    "File that holds the secret, in its first line. Instead of sim-callback-secret.",
+		target: func(c *Config) any { return &c.Sim.CallbackSecretFile },
 	},
 }

@@ -137,6 +137,12 @@ var reconcilerSettings = []Setting{
 		Doc:    "How often keys past their time are removed. Less often: more rows to remove at once.",
 		target: func(c *Config) any { return &c.Reconciler.RetentionEvery },
 	},
+	{
+		Name: "callback-unmatched-after", Group: GroupReconciler, Default: "4h",
+		Doc: "How long a provider's callback may match no payment before it becomes a review item. It is matched again all the same, " +
+			"until retention removes it.",
+		target: func(c *Config) any { return &c.Reconciler.UnmatchedAfter },
+	},
 }
 
 var adminSettings = []Setting{

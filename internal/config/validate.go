@@ -201,6 +201,10 @@ var roleRules = []rule{
 		"sweep-batch or query-max-in-flight is below 1: use 200 and 128",
 	},
 	{
+		func(c *Config) bool { return c.Reconciler.UnmatchedAfter < time.Minute },
+		"callback-unmatched-after is below 1m: use 4h, or every callback that is a little early asks a person",
+	},
+	{
 		func(c *Config) bool { return c.Reconciler.RetentionEvery < time.Second },
 		"retention-interval is below 1s: use 1h",
 	},
@@ -290,6 +294,9 @@ func channelFaults(ch Channel) []error {
 	}
 	if u, err := url.Parse(ch.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		errs = append(errs, errors.New("url is not a web address: write it like http://localhost:8090"))
+	}
+	if ch.CallbackMaxAge < 0 || ch.CallbackMaxAge > 24*time.Hour {
+		errs = append(errs, errors.New("callback-max-age is out of range: use 5m, at most 24h"))
 	}
 	if err := ch.Capabilities.Validate(); err != nil {
 		errs = append(errs, errors.New(settingNames.Replace(err.Error())))

@@ -140,7 +140,7 @@ func (s *stack) lastTier() (payment.Command, time.Time) {
 // before its time, and is made once.
 func TestCallbackAccelerates(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := start(t, ruled(func(r *settle.Rules) { r.Lease = 30 * time.Second })) // the end of a lease would be a look too
 	d := s.takeCallbacks(false)
 	s.traffic()
 	c, due := s.lastTier()
