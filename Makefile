@@ -56,6 +56,11 @@ torture: ## Break everything at seeded moments and check what came of it (PAYMEN
 	CGO_ENABLED=0 go build -overlay $(BIN)-torture.overlay/overlay.json -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)-torture ./cmd/settleonce
 	$(BIN)-torture torture --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
 
+.PHONY: cluster
+cluster: ## Kill brokers of a real cluster, and promote the database's standby, under payments (PAYMENTS=3000 SEED=7)
+	SETTLEONCE_TEST_CLUSTER_PAYMENTS=$(PAYMENTS) SETTLEONCE_TEST_CLUSTER_SEED=$(SEED) \
+	  go test -count=1 -timeout 90m -v -run TestCluster ./internal/cluster
+
 .PHONY: dev
 dev: build ## Run the whole stack in one process, for development
 	$(BIN) dev $(ARGS)
