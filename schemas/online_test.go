@@ -59,6 +59,8 @@ func installed(t *testing.T) (string, *pgxpool.Pool) {
 
 // claimOfVersion1 and endOfVersion1 are what the first binary does to the tables, in short: it keeps
 // running while the database is migrated.
+//
+//nolint:dupword // It is SQL.
 const claimOfVersion1 = `
 WITH ins AS (
     INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version, namespace,

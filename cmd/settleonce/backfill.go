@@ -83,6 +83,12 @@ func (f *backfillFlags) validate() error {
 		return errors.New("--delimiter must be one character, and no quote")
 	case f.amounts != "minor" && f.amounts != "major":
 		return fmt.Errorf("--amounts %s is not known: use minor or major", f.amounts)
+	}
+	return f.validateRun()
+}
+
+func (f *backfillFlags) validateRun() error {
+	switch {
 	case f.batch < 1 || f.batch > 5000:
 		return fmt.Errorf("--batch is %d: take 1 to 5000 rows per transaction", f.batch)
 	case f.rate < 0:
@@ -119,7 +125,7 @@ func (f *backfillFlags) connect(cmd *cobra.Command, p process, source backfill.S
 		return err
 	}
 	defer pool.Close()
-	s := store.New(store.Config{Pool: pool, Topics: payment.NewTopics(c.Topics.Prefix), Logger: zerolog.Nop()})
+	s := store.New(store.Config{Pool: pool, Topics: topicNames(c), Logger: zerolog.Nop()})
 	known, err := knownCallers(cmd.Context(), callers.NewRegistry(pool, s), c)
 	if err != nil {
 		return explainPostgres(err)

@@ -14,7 +14,7 @@ func showBackfill(cmd *cobra.Command, report backfill.Report, f *backfillFlags) 
 	return show(cmd, report, func(t *table, r backfill.Report) {
 		fillBackfill(t, &r)
 		for i := range r.Examples {
-			t.row("  row", fmt.Sprint(r.Examples[i].Row), r.Examples[i].ID, r.Examples[i].Problem)
+			t.row("  row", r.Examples[i].Row, r.Examples[i].ID, r.Examples[i].Problem)
 		}
 		t.row("")
 		t.row(nextStep(&r, f))

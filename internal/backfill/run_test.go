@@ -243,6 +243,7 @@ func legacy(t *testing.T, rows int) (string, *pgx.Conn) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	//nolint:dupword // It is SQL.
 	_, err = conn.Exec(t.Context(), `CREATE TABLE pay (id bigint, order_no text, cents int, status text, ref text, at timestamptz);
 		INSERT INTO pay SELECT i, 'order-' || i, i, 'succeeded', 'ch_' || i, '2025-01-01' FROM generate_series(1, `+strconv.Itoa(rows)+`) i`)
 	require.NoError(t, err)
