@@ -23,7 +23,7 @@ func (r *Reconciler) askAgain(ctx context.Context, channel string, ds []dispute)
 	got := 0
 	if gate, ok := r.cfg.Settler.Gate(channel); ok && !gate.Open() {
 		var err error
-		if got, err = r.cfg.Store.TakeQueries(ctx, channel, len(ds), r.cfg.Budget); err != nil {
+		if got, err = r.cfg.Store.TakeQueries(ctx, channel, len(ds), r.cfg.Settler.Rules().QueryPolicy(r.cfg.Budget, channel)); err != nil {
 			r.warn(ctx, err, "take queries from the budget")
 			return // the callbacks come again
 		}

@@ -60,7 +60,7 @@ func (r *Reconciler) ask(ctx context.Context, channel string, lease int64, ls []
 	got := 0
 	if gate, ok := r.cfg.Settler.Gate(channel); ok && !gate.Open() {
 		var err error
-		if got, err = r.cfg.Store.TakeQueries(ctx, channel, len(ls), r.cfg.Budget); err != nil {
+		if got, err = r.cfg.Store.TakeQueries(ctx, channel, len(ls), rules.QueryPolicy(r.cfg.Budget, channel)); err != nil {
 			r.warn(ctx, err, "take queries from the budget")
 			return // the leases end, and the payments are picked again
 		}
@@ -89,15 +89,15 @@ func (r *Reconciler) query(lease int64, l store.Locked) {
 	crashpoint.Here(crashpoint.QueryDone)
 	gate, _ := r.cfg.Settler.Gate(l.Payment.Channel)
 	slot := answer.Class == payment.ClassNotFound && gate.Reserve(1).Granted == 1
-	grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor}
+	grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor, Sends: &l.Open.Sends}
 	if slot {
 		before = time.Now()
 	}
-	check := settle.Check{Lease: lease, Started: l.Now, Actor: actor, Grant: grant}
+	check := settle.Check{Lease: lease, Attempt: l.Payment.Attempt, Started: l.Now, Actor: actor, Grant: grant}
 	step := store.Step{
 		Payment: l.Payment.ID, WithGround: slot, Decide: r.cfg.Settler.Rules().Queried(check, answer),
 	}
-	r.cfg.Settler.Store(step, r.sendIfGranted(gate, slot, before, lease))
+	r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before))
 }
 
 // permit asks for a send of each payment, as far as the channel admits it.
@@ -110,17 +110,17 @@ func (r *Reconciler) permit(channel string, lease int64, ls []store.Locked) {
 	before := time.Now()
 	for i, l := range ls {
 		slot := i < slots
-		grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor}
+		grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor, Sends: &l.Open.Sends}
 		step := store.Step{Payment: l.Payment.ID, WithGround: true, Decide: r.cfg.Settler.Rules().Permitted(grant)}
-		r.cfg.Settler.Store(step, r.sendIfGranted(gate, slot, before, lease))
+		r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before))
 	}
 }
 
 // sendIfGranted makes the one call of a permit once it is stored. before is when
 // the permit may at the earliest have been stored: the send's own deadline counts
 // from there, so it ends before the stored one.
-func (r *Reconciler) sendIfGranted(gate *settle.Gate, slot bool, before time.Time, lease int64) func(store.Applied) {
-	if !slot {
+func (r *Reconciler) sendIfGranted(gate *settle.Gate, grant settle.Grant, before time.Time) func(store.Applied) {
+	if !grant.Admitted {
 		return nil
 	}
 	rules := r.cfg.Settler.Rules()
@@ -131,9 +131,8 @@ func (r *Reconciler) sendIfGranted(gate *settle.Gate, slot bool, before time.Tim
 		}
 		crashpoint.Here(crashpoint.ResumeStored)
 		entry, _ := rules.Channels.Get(a.After.Channel)
-		earlier := a.Before.Open.Sends
 		r.cfg.Settler.Submit(settle.Permit{
-			Payment: a.After, Lease: lease, Actor: actor, Earlier: &earlier,
+			Payment: a.After, Lease: grant.Lease, Actor: actor, Earlier: grant.Sends,
 			Start: before.Add(rules.SendStart()), Deadline: before.Add(rules.SendWithin(entry.Capabilities)),
 		})
 	}

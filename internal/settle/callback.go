@@ -134,9 +134,14 @@ func isEvidence(p store.Payment, c channel.Callback) bool {
 	return c.ProviderKey == p.ProviderKey && (c.Amount > 0 || c.Kind == channel.CallbackDeclined)
 }
 
-// Asked leases an open payment for the query that a callback triggers.
+// Asked leases an open payment for the query that a callback triggers. One that
+// looks as if it was never sent is not sent before its provider was asked: the
+// callback knows of a send that we do not (G1).
 func (r *Rules) Asked(l store.Locked, lease int64, c channel.Callback, actor string) *store.Change {
 	open := *l.Open
+	if open.Sends.Count == 0 && r.canQuery(l) {
+		open.QueryFirst = true
+	}
 	open.Lease, open.LeaseUntil = lease, l.Now.Add(r.Lease)
 	open.NextCheckAt = open.LeaseUntil
 	return signed(&store.Change{Open: &open, Cause: said(c) + ": the provider is asked"}, actor, "")

@@ -32,6 +32,8 @@ func (r *Rules) Next(l store.Locked) Action {
 		return ActionNone
 	case l.Payment.State == payment.Pending:
 		return r.nextPending(l)
+	case ordered(l):
+		return ActionPermit
 	case l.Payment.State == payment.Unknown && l.Now.Sub(latest(l.Open.Sends.First, l.Open.OpenedAt)) > r.ReviewAfter:
 		return ActionReview
 	}
@@ -81,6 +83,9 @@ func (r *Rules) Exhausted(lease int64, actor string) func(store.Locked) *store.C
 		if !holds(l, lease) {
 			return nil
 		}
+		if paid(l) && r.neverSent(l) {
+			return signed(r.endPaid(l), actor, "")
+		}
 		return signed(r.review(l, *l.Open, r.whyReview(l), ""), actor, "")
 	}
 }
@@ -126,6 +131,8 @@ func delayed(l store.Locked, pause time.Duration) *store.Change {
 // Check is one query that was made.
 type Check struct {
 	Lease int64
+	// Attempt is the one that was asked about. Defaults to 1.
+	Attempt int
 	// Started is not later than the query's start, in the database's clock.
 	Started time.Time
 	Actor   string
@@ -139,6 +146,22 @@ type Grant struct {
 	// Admitted says that the channel admits one more send now.
 	Admitted bool
 	Actor    string
+	// Sends are those that were read under the lease, before the permit was asked for.
+	// With them a permit that is stored already, by a COMMIT that nobody answered, is
+	// known for what it is when it is asked for again. Nil counts it as another.
+	Sends *channel.Sends
+}
+
+// stored reports whether this very permit is there: nobody else permits under its
+// lease.
+func (g Grant) stored(l store.Locked) bool {
+	return g.Sends != nil && holds(l, g.Lease) && l.Open.Sends.Count == g.Sends.Count+1
+}
+
+// again is a permit that was stored before, and is still to be used.
+func again(l store.Locked) *store.Change {
+	open := *l.Open
+	return &store.Change{Open: &open, Cause: Granted, Quiet: true}
 }
 
 // Queried decides what the answer to a query means.
@@ -147,6 +170,9 @@ func (r *Rules) Queried(q Check, a payment.Answer) func(store.Locked) *store.Cha
 }
 
 func (r *Rules) queryAnswer(l store.Locked, q Check, a payment.Answer) *store.Change {
+	if n := attempt(q.Attempt); n != l.Payment.Attempt {
+		return r.otherAttempt(l, n, a)
+	}
 	switch a.Class {
 	case payment.ClassSucceeded:
 		return succeeded(l, a)
@@ -160,6 +186,8 @@ func (r *Rules) queryAnswer(l store.Locked, q Check, a payment.Answer) *store.Ch
 		return nil // G11
 	}
 	switch {
+	case a.Class == payment.ClassNotFound && q.Grant.stored(l):
+		return again(l)
 	case a.Class == payment.ClassNotFound:
 		return r.notFound(l, q)
 	case a.Class.EndsPermit():
@@ -187,6 +215,8 @@ func (r *Rules) notFound(l store.Locked, q Check) *store.Change {
 		return r.firstNotFound(l, q, caps)
 	}
 	switch meaning := caps.NotFound(r.sends(l), q.Started); {
+	case paid(l) && (r.neverSent(l) || r.absent(l, q)):
+		return r.endPaid(l)
 	case l.Open.NoMoreSends && meaning != channel.NotFoundTooEarly:
 		return r.review(l, *l.Open, "a decline was heard, and the provider does not know the payment", "")
 	case meaning == channel.NotFoundTooEarly:
@@ -290,7 +320,9 @@ func (r *Rules) Permitted(g Grant) func(store.Locked) *store.Change {
 			return nil // G11
 		}
 		switch {
-		case l.Payment.State == payment.Review:
+		case g.stored(l):
+			return signed(again(l), g.Actor, "")
+		case l.Payment.State == payment.Review && !ordered(l):
 			return r.watch(l, *l.Open) // nothing automatic sends behind a person's back
 		case l.Open.QueryFirst:
 			return delayed(l, 0) // ask, then send
@@ -352,7 +384,7 @@ const Granted = "send permitted"
 // when it may.
 func (r *Rules) forbidden(l store.Locked) (payment.Code, *store.Change) {
 	caps := r.capabilities(l)
-	never := r.sends(l).Count == 0
+	never := r.sends(l).Count == 0 && l.Payment.Attempt == 1
 	l.Ground.RepayNamed = r.RepayNamed(l.Payment.Namespace)
 	code, by := l.Ground.Verdict(l.Payment.ID, l.Payment.IssuedAt, l.Payment.Follows)
 	detail := "the obligation is taken or paid by another payment"

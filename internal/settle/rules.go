@@ -91,6 +91,14 @@ func (r *Rules) SendWithin(c channel.Capabilities) time.Duration {
 	return r.SendStart() + c.SubmitTimeout
 }
 
+// QueryPolicy is the budget of a channel's queries, within the channel's own limit of
+// requests (G13).
+func (r *Rules) QueryPolicy(budget store.QueryPolicy, channel string) store.QueryPolicy {
+	entry, _ := r.Channels.Get(channel)
+	budget.RateLimit = entry.Capabilities.RateLimit
+	return budget
+}
+
 // Permit is one permitted send: exactly one request may go out for it, before
 // its deadline. Start and Deadline are of this process's clock and were taken
 // before the permit was stored, so they end before the stored ones.
@@ -122,6 +130,9 @@ func signed(c *store.Change, actor, requestHash string) *store.Change {
 }
 
 func (r *Rules) submitAnswer(l store.Locked, p Permit, a payment.Answer) *store.Change {
+	if n := attempt(p.Payment.Attempt); n != l.Payment.Attempt {
+		return r.otherAttempt(l, n, a)
+	}
 	switch a.Class {
 	case payment.ClassSucceeded:
 		return succeeded(l, a)
@@ -154,7 +165,7 @@ func succeeded(l store.Locked, a payment.Answer) *store.Change {
 	case l.Payment.State.Unresolved():
 		return &store.Change{
 			To: payment.Succeeded, Reference: a.Reference, Event: payment.EventSucceeded, Reply: payment.ReplyOutcome,
-			CloseReviews: closing(l, "the provider reports success"),
+			CloseReviews: closing(l, "the provider reports success"), Review: secondCharge(l, a),
 		}
 	case l.Payment.State == payment.Succeeded && (a.Reference == "" || a.Reference == l.Payment.ProviderReference):
 		return nil
@@ -204,7 +215,10 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 	caps, sends := r.capabilities(l), r.doubted(l)
 	after := caps.DeclineQueryAfter(sends)
 	byQuery := !queryStarted.IsZero() && queryStarted.After(after)
-	if caps.ConcludesDecline(sends, l.Now) || byQuery {
+	switch concluded := caps.ConcludesDecline(sends, l.Now) || byQuery; {
+	case concluded && paid(l):
+		return r.endPaid(l)
+	case concluded:
 		return &store.Change{
 			To: payment.Declined, Reference: a.Reference, Cause: a.Cause, Detail: a.Detail,
 			Event: payment.EventDeclined, Reply: payment.ReplyOutcome, CloseReviews: closing(l, "the provider reports a decline"),

@@ -250,6 +250,9 @@ func (w *world) examine(lease int64, l store.Locked) {
 	action := w.rules.Next(l)
 	w.notef("action %d in state %s, %d sends", action, l.Payment.State, l.Open.Sends.Count)
 	grant := settle.Grant{Lease: lease, Admitted: !w.chance(w.stopped), Actor: "reconciler"}
+	if l.Open != nil {
+		grant.Sends = &l.Open.Sends
+	}
 	switch action {
 	case settle.ActionNone:
 	case settle.ActionOrphan:
@@ -349,7 +352,7 @@ func (w *world) store(c *store.Change) {
 	case w.payment.State.Terminal():
 		w.open, w.payment.EndedAt = nil, w.now
 	case c.Open != nil:
-		if c.Cause == settle.Granted {
+		if c.Cause == settle.Granted && !c.Quiet {
 			w.permits++
 			w.unpermitted = w.open
 			w.check(w.barred == "", "a permit although "+w.barred)

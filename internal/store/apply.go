@@ -101,7 +101,7 @@ func (s *Store) applyRound(ctx context.Context, steps []Step, round []int, out [
 		locked = make(map[uuid.UUID]Locked, len(round))
 		queueLock(b, steps, round, locked)
 	}, func(b *pgx.Batch) error {
-		w = changes{topics: s.topics}
+		w = changes{topics: s.topics, named: s.named}
 		for _, i := range round {
 			before, found := locked[steps[i].Payment]
 			out[i] = Applied{Found: found, Before: before, After: before.Payment}
@@ -137,7 +137,8 @@ const paymentColumns = `p.id, p.caller, p.operation, p.idempotency_key, p.finger
 
 const openColumns = `o.payment IS NOT NULL, coalesce(o.lease, 0), o.lease_until, o.next_check_at, coalesce(o.queries, 0),
     coalesce(o.watches, 0), coalesce(o.sends, 0), o.first_send_at, o.last_deadline, coalesce(o.no_more_sends, false),
-    coalesce(o.query_first, false), coalesce(o.decline_cause, ''), coalesce(o.decline_reference, ''), o.opened_at`
+    coalesce(o.query_first, false), coalesce(o.decline_cause, ''), coalesce(o.decline_reference, ''),
+    coalesce(o.paid_attempt, 0), coalesce(o.paid_reference, ''), o.opened_at`
 
 const conflicted = `EXISTS (SELECT FROM settleonce.review_items c
     WHERE c.payment = i.id AND c.closed_at IS NULL AND c.kind = 'conflict')`
@@ -212,12 +213,15 @@ func scanLocked(row pgx.Row) (Locked, error) {
 // changes collects what a round writes, column by column.
 type changes struct {
 	topics   payment.Topics
+	named    func(channel string) bool
 	updates  []update
 	ended    []Payment
 	open     []openUpdate
 	history  []historyRow
 	reviews  []reviewRow
 	closed   []closedReview
+	attempts []closedAttempt
+	audits   []auditRow
 	messages []outbox.Message
 }
 
@@ -243,6 +247,19 @@ type reviewRow struct {
 	review Review
 }
 
+// closedAttempt is the attempt before the one that an operator opened.
+type closedAttempt struct {
+	before Locked
+	actor  string
+	audit  Audit
+}
+
+type auditRow struct {
+	p     Payment
+	actor string
+	audit Audit
+}
+
 type closedReview struct {
 	id         uuid.UUID
 	resolution string
@@ -259,6 +276,7 @@ func (w *changes) add(before Locked, c Change) (Payment, error) {
 		p.State = c.To
 	}
 	w.amend(&p, before, c)
+	w.order(&p, before, c)
 	if c.Event != "" {
 		p.Version++
 	}
@@ -291,6 +309,22 @@ func (w *changes) amend(p *Payment, before Locked, c Change) {
 	if p.State.Terminal() && p.EndedAt.IsZero() {
 		p.EndedAt = before.Now
 	}
+}
+
+// order changes the attempt, and writes down who wanted it.
+func (w *changes) order(p *Payment, before Locked, c Change) {
+	audit := Audit{}
+	if c.Audit != nil {
+		audit = *c.Audit
+		w.audits = append(w.audits, auditRow{*p, c.Actor, audit})
+	}
+	if c.Attempt == 0 || c.Attempt == p.Attempt {
+		return
+	}
+	if c.Attempt > p.Attempt && before.Open != nil {
+		w.attempts = append(w.attempts, closedAttempt{before, c.Actor, audit})
+	}
+	p.Attempt, p.ProviderKey = c.Attempt, p.Identity.ProviderKey(c.Attempt)
 }
 
 func (w *changes) records(p *Payment, c Change) {

@@ -53,7 +53,8 @@ func (r *openRow) targets() []any {
 	o := &r.o
 	return []any{
 		&r.present, &o.Lease, &r.leaseUntil, &r.nextCheck, &o.Queries, &o.Watches, &o.Sends.Count, &r.first,
-		&r.deadline, &o.NoMoreSends, &o.QueryFirst, &o.DeclineCause, &o.DeclineReference, &r.opened,
+		&r.deadline, &o.NoMoreSends, &o.QueryFirst, &o.DeclineCause, &o.DeclineReference, &o.PaidAttempt,
+		&o.PaidReference, &r.opened,
 	}
 }
 
@@ -70,9 +71,11 @@ func (r *openRow) open() *Open {
 func (w *changes) queue(b *pgx.Batch) {
 	w.queueUpdates(b)
 	w.queueEnded(b)
+	w.queueNames(b)
 	w.queueOpen(b)
 	w.queueHistory(b)
 	w.queueReviews(b)
+	w.queueOrders(b)
 	if len(w.messages) > 0 {
 		outbox.Queue(b, w.messages)
 	}
@@ -134,10 +137,13 @@ func (w *changes) queueEnded(b *pgx.Batch) {
 const updateOpen = `
 UPDATE settleonce.open_payments o SET lease = u.lease, lease_until = u.lease_until, next_check_at = u.next_check,
     queries = u.queries, watches = u.watches, sends = u.sends, first_send_at = u.first_send, last_deadline = u.deadline,
-    no_more_sends = u.no_more, query_first = u.query_first, decline_cause = u.cause, decline_reference = u.ref
+    no_more_sends = u.no_more, query_first = u.query_first, decline_cause = u.cause, decline_reference = u.ref,
+    paid_attempt = u.paid, paid_reference = u.paid_ref
 FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::smallint[], $6::int[], $7::smallint[],
-    $8::timestamptz[], $9::timestamptz[], $10::boolean[], $11::boolean[], $12::text[], $13::text[])
-    AS u(id, lease, lease_until, next_check, queries, watches, sends, first_send, deadline, no_more, query_first, cause, ref)
+    $8::timestamptz[], $9::timestamptz[], $10::boolean[], $11::boolean[], $12::text[], $13::text[], $14::smallint[],
+    $15::text[])
+    AS u(id, lease, lease_until, next_check, queries, watches, sends, first_send, deadline, no_more, query_first, cause, ref,
+        paid, paid_ref)
 WHERE o.payment = ANY (ARRAY[u.id])`
 
 func (w *changes) queueOpen(b *pgx.Batch) {
@@ -150,6 +156,7 @@ func (w *changes) queueOpen(b *pgx.Batch) {
 	queries, sends, watches := make([]int16, n), make([]int16, n), make([]int32, n)
 	noMore, queryFirst := make([]bool, n), make([]bool, n)
 	causes, refs := make([]pgtype.Text, n), make([]pgtype.Text, n)
+	paid, paidRefs := make([]pgtype.Int2, n), make([]pgtype.Text, n)
 	for i := range w.open {
 		o := &w.open[i].open
 		ids[i], leases[i] = pgUUID(w.open[i].id), o.Lease
@@ -158,8 +165,10 @@ func (w *changes) queueOpen(b *pgx.Batch) {
 		queries[i], sends[i], watches[i] = int16(o.Queries), int16(o.Sends.Count), int32(o.Watches)
 		noMore[i], queryFirst[i] = o.NoMoreSends, o.QueryFirst
 		causes[i], refs[i] = text(clean(o.DeclineCause)), text(clean(o.DeclineReference))
+		paid[i] = pgtype.Int2{Int16: int16(o.PaidAttempt), Valid: o.PaidAttempt > 0}
+		paidRefs[i] = text(clean(o.PaidReference))
 	}
-	b.Queue(updateOpen, ids, leases, until, next, queries, watches, sends, first, deadline, noMore, queryFirst, causes, refs)
+	b.Queue(updateOpen, ids, leases, until, next, queries, watches, sends, first, deadline, noMore, queryFirst, causes, refs, paid, paidRefs)
 }
 
 func (w *changes) queueHistory(b *pgx.Batch) {
@@ -197,5 +206,27 @@ func (w *changes) queueReviews(b *pgx.Batch) {
 		b.Queue(`INSERT INTO settleonce.review_items (payment, kind, namespace, obligation, obligation_hash, blocks, reason, evidence)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, pgUUID(r.p.ID), string(r.review.Kind), r.p.Namespace, r.p.Obligation,
 			obligationHash(r.p.Namespace, r.p.Obligation), r.review.Blocks, clean(r.review.Reason), evidence)
+	}
+}
+
+// queueOrders writes what operators ordered, row by row: there are few.
+func (w *changes) queueOrders(b *pgx.Batch) {
+	for i := range w.attempts {
+		a := &w.attempts[i]
+		p, sends := &a.before.Payment, a.before.Open.Sends
+		b.Queue(`INSERT INTO settleonce.attempts (payment, attempt, provider_key, sends, first_send_at, last_deadline, evidence, actor, reason)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, pgUUID(p.ID), int16(p.Attempt), pgUUID(p.ProviderKey), int16(sends.Count),
+			timestamp(sends.First), timestamp(sends.LastDeadline), clean(a.audit.Evidence), a.actor, clean(a.audit.Reason))
+	}
+	for i := range w.audits {
+		a := &w.audits[i]
+		detail, err := json.Marshal(map[string]string{
+			"payment": a.p.ID.String(), "idempotencyKey": a.p.Identity.Key.String(), "evidence": clean(a.audit.Evidence),
+		})
+		if err != nil {
+			detail = nil // a map of strings always encodes
+		}
+		b.Queue(`INSERT INTO settleonce.audit (actor, action, reason, detail) VALUES ($1, $2, $3, $4)`,
+			a.actor, a.audit.Action, clean(a.audit.Reason), detail)
 	}
 }

@@ -15,6 +15,9 @@ type QueryPolicy struct {
 	Share float64
 	// Floor is the queries per second that are always allowed. Defaults to 5.
 	Floor float64
+	// RateLimit is the channel's, in requests per second: queries count as well as
+	// sends. 0: it has none.
+	RateLimit float64
 }
 
 // WithDefaults returns a copy with unset fields set.
@@ -87,10 +90,18 @@ func (b *Budget) submitted(n int, now time.Time) {
 // flat however many payments wait (G13).
 func (b *Budget) takeQueries(p QueryPolicy, want int, now time.Time) int {
 	rate := p.Floor + p.Share*b.recent(now)
+	if p.RateLimit > 0 {
+		rate = min(rate, p.RateLimit)
+	}
 	b.Tokens = min(b.Tokens+rate*max(0, now.Sub(b.RefilledAt).Seconds()), max(1, rate))
 	b.RefilledAt = now
 	got := min(want, int(b.Tokens))
 	b.Tokens -= float64(got)
+	if p.RateLimit > 0 {
+		// Sends wait for what queries took: the channel sees no more of both than its
+		// limit. A second's worth is the most they owe, so that they never stop.
+		b.SubmitTokens = max(b.SubmitTokens-float64(got), -p.RateLimit)
+	}
 	return got
 }
 
@@ -99,7 +110,7 @@ func (b *Budget) takeQueries(p QueryPolicy, want int, now time.Time) int {
 func (b *Budget) takeSubmits(rate float64, want int, now time.Time) int {
 	b.SubmitTokens = min(b.SubmitTokens+rate*max(0, now.Sub(b.SubmitsRefilledAt).Seconds()), max(1, rate/2))
 	b.SubmitsRefilledAt = now
-	got := min(want, int(b.SubmitTokens))
+	got := max(0, min(want, int(b.SubmitTokens)))
 	b.SubmitTokens -= float64(got)
 	return got
 }

@@ -77,7 +77,12 @@ type Open struct {
 	// not be concluded yet (decline rule).
 	DeclineCause     string
 	DeclineReference string
-	OpenedAt         time.Time
+	// PaidAttempt is an earlier attempt of which success was heard while this one may
+	// have been sent, PaidReference the provider's; 0 for none. The payment can only
+	// end succeeded then (G11).
+	PaidAttempt   int
+	PaidReference string
+	OpenedAt      time.Time
 }
 
 // Locked is a payment under its row lock, as the deciding function sees it.
@@ -115,6 +120,15 @@ type Review struct {
 	Evidence string
 }
 
+// Audit is what an operator ordered: who is the change's actor.
+type Audit struct {
+	// Action is one word, as "attempt" or "resolve".
+	Action string
+	Reason string
+	// Evidence is what it rests on, for people.
+	Evidence string
+}
+
 // Change is what becomes of a payment. The zero value changes nothing but is
 // still written as a touch of the open row when Open is set.
 type Change struct {
@@ -123,6 +137,11 @@ type Change struct {
 	// Reference, Cause and Detail replace the stored ones unless empty.
 	Reference, Cause, Detail string
 	BlockedBy                *uuid.UUID
+	// Attempt is the attempt the payment goes on with, or ended by, under its provider
+	// key; 0 keeps it. A later one closes the current: see Audit for why.
+	Attempt int
+	// Audit leaves a row of what an operator ordered; nil leaves none.
+	Audit *Audit
 	// Open replaces the open row. It is ignored when the payment ends.
 	Open *Open
 	// Event is published, and raises the version; "" publishes none.
