@@ -12,6 +12,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/clockjump"
 	"github.com/settleonce/settleonce/internal/demo"
+	"github.com/settleonce/settleonce/internal/devstack"
 )
 
 // The effects that are counted beside what was lost.
@@ -64,18 +65,31 @@ func (t *tormentor) loseAnswers(ctx context.Context, s strike) error {
 	return all.Wait()
 }
 
-// moveLeaders gives about a third of all partitions another leader.
+// moveLeaders gives about a third of all partitions another leader. It is tried again
+// while the other replicas are behind.
 func (t *tormentor) moveLeaders(ctx context.Context, s strike) error {
+	const tries = 40
+	for range tries {
+		n, err := t.moveLeadersOnce(ctx, s)
+		if n > 0 || errors.Is(err, devstack.ErrOneBroker) {
+			t.note(leadersMoved, n)
+			t.scene.Say(fmt.Sprintf("moved the leaders of %d partitions", n))
+			return err
+		}
+		if !pause(ctx, time.Second) {
+			return err
+		}
+	}
+	return errors.New("no partition had another replica in step that could lead")
+}
+
+func (t *tormentor) moveLeadersOnce(ctx context.Context, s strike) (int, error) {
+	t.heavy.Lock() // it needs the broker
+	defer t.heavy.Unlock()
 	const patience, third = 15 * time.Second, 3
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	n, err := t.scene.Fleet.MoveLeaders(ctx, func(_ string, p int32) bool { return (int(p)+s.turn)%third == 0 })
-	t.note(leadersMoved, n)
-	if err == nil && n == 0 {
-		err = errors.New("no partition has another replica that could lead")
-	}
-	t.scene.Say(fmt.Sprintf("moved the leaders of %d partitions", n))
-	return err
+	return t.scene.Fleet.MoveLeaders(ctx, func(_ string, p int32) bool { return (int(p)+s.turn)%third == 0 })
 }
 
 // freeze stops a process past its lease. Of a relay's shards somebody else must

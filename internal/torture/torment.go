@@ -71,8 +71,10 @@ func (t *tormentor) strike(ctx context.Context, s strike) {
 	err := t.do(ctx, s)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.struck[s.fault]++
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		t.struck[s.fault]++
+	case ctx.Err() == nil:
 		t.failed = append(t.failed, fmt.Sprintf("%s: %s", s.fault, err))
 	}
 }
@@ -102,8 +104,6 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	case CutPostgres, CutChannel, CutKafka, SlowPostgres, SlowChannel, SlowKafka:
 		return t.disturb(ctx, s)
 	case Leader:
-		t.heavy.Lock() // it needs the broker
-		defer t.heavy.Unlock()
 		return t.moveLeaders(ctx, s)
 	case AmbiguousProduce, AmbiguousCommit, CommitLost:
 		return t.loseAnswers(ctx, s)
