@@ -136,6 +136,8 @@ type Channel struct {
 	// see CallbackSigning.
 	CallbackSecrets    []string
 	CallbackSecretFile string
+	// CallbackNames keeps the provider's names of payments that end.
+	CallbackNames bool
 	// CallbackMaxAge bounds the age of a signature.
 	CallbackMaxAge time.Duration
 }

@@ -109,6 +109,12 @@ var channelSettings = []Setting{
 		target: func(c *Config) any { return &c.Channel.CallbackSecretFile },
 	},
 	{
+		Name: "channel-callback-names", Group: GroupChannel, Default: "false",
+		Doc: "Callbacks of this provider repeat our provider key or only its own reference, not our payment id: keep both names of every " +
+			"payment that ends, so that it is found. Two rows more per payment.",
+		target: func(c *Config) any { return &c.Channel.CallbackNames },
+	},
+	{
 		Name: "channel-callback-max-age", Group: GroupChannel, Default: "5m",
 		Doc:    "How old a callback's signature may be, or how far in the future: bounds how long a callback that somebody caught can be replayed.",
 		target: func(c *Config) any { return &c.Channel.CallbackMaxAge },

@@ -144,7 +144,7 @@ func (s *Store) callbackRound(ctx context.Context, steps []CallbackStep, round [
 		open, locked = make(map[name]bool, len(round)), make(map[uuid.UUID]Locked, len(round))
 		queueCallbackLocks(b, steps, round, open, locked)
 	}, func(b *pgx.Batch) error {
-		w = callbackWrites{changes: changes{topics: s.topics}, changed: map[uuid.UUID]bool{}}
+		w = callbackWrites{changes: changes{topics: s.topics, named: s.named}, changed: map[uuid.UUID]bool{}}
 		for _, i := range round {
 			out[i] = CallbackApplied{}
 			if !open[steps[i].name()] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/channel"
@@ -139,6 +140,31 @@ func TestMatchCallbacks(t *testing.T) {
 	found, err := w.store.MatchCallbacks(t.Context(), callbacks)
 	require.NoError(t, err)
 	require.Equal(t, []uuid.UUID{idOf(open), idOf(ended), idOf(open), uuid.Nil, uuid.Nil, uuid.Nil, idOf(imported), uuid.Nil}, found)
+}
+
+// Where callbacks do not repeat our payment id, the names of a payment are kept
+// as it ends; nowhere else is a row written.
+func TestNamesOfEndedPayments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	plain := w.claimed(command())
+	w.reach(idOf(plain), payment.Succeeded)
+	named := store.New(store.Config{
+		Pool: w.pool, Topics: payment.NewTopics(""), Named: func(channel string) bool { return channel == "sim" }, Logger: zerolog.Nop(),
+	})
+	w.store = named
+	kept, refused := w.claimed(command()), w.claimed(command())
+	w.reach(idOf(kept), payment.Succeeded)
+	w.reach(idOf(refused), payment.Declined)
+	found, err := named.MatchCallbacks(t.Context(), []store.Callback{
+		callback(plain, keyOnly), callback(kept, keyOnly), callback(refused, keyOnly),
+		callback(kept, referenceOnly, func(c *channel.Callback) { c.Reference = "ref-1" }),
+	})
+	require.NoError(t, err)
+	require.Equal(t, uuid.Nil, found[0])
+	require.Equal(t, []uuid.UUID{idOf(kept), idOf(refused)}, found[1:3])
+	require.NotEqual(t, uuid.Nil, found[3], "of two payments with one reference the first one is found")
+	require.Equal(t, 3, w.count(`SELECT count(*) FROM settleonce.provider_references`))
 }
 
 // Marker and effect are one transaction, and an effect that cannot be stored

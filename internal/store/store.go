@@ -34,6 +34,9 @@ type Config struct {
 	// Wake is called after a commit that wrote outbox rows; nil means that the
 	// relay finds them by its poll.
 	Wake func()
+	// Named reports whether the names of a channel's payments are kept as they end,
+	// because its callbacks do not repeat our payment id. Defaults to none.
+	Named func(channel string) bool
 	// Logger receives one line per transition.
 	Logger zerolog.Logger
 }
@@ -43,6 +46,7 @@ type Store struct {
 	pool   *pgxpool.Pool
 	topics payment.Topics
 	wake   func()
+	named  func(channel string) bool
 	log    zerolog.Logger
 }
 
@@ -51,7 +55,10 @@ func New(cfg Config) *Store {
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}
-	return &Store{pool: cfg.Pool, topics: cfg.Topics, wake: cfg.Wake, log: cfg.Logger}
+	if cfg.Named == nil {
+		cfg.Named = func(string) bool { return false }
+	}
+	return &Store{pool: cfg.Pool, topics: cfg.Topics, wake: cfg.Wake, named: cfg.Named, log: cfg.Logger}
 }
 
 // PoolConfig says how to connect.
