@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,11 +37,11 @@ func newTorture(p process) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&cfg.Fleet.Kafka, "kafka", fleet.KafkaEmbedded, "broker to start: embedded or apache")
 	f.IntVar(&cfg.Payments, "payments", 3000, "records to publish, about")
-	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 150 records, at least 20 s")
+	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 250 records, at least 20 s")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same payments and schedule again; 0: a random one, which is printed")
 	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")
-	f.DurationVar(&cfg.Patience, "patience", 3*time.Minute, "time for everything to settle after the last command")
+	f.DurationVar(&cfg.Patience, "patience", 0, "time for everything to settle after the last command; 0: 3m and a quarter of the length")
 	f.StringVar(&cfg.Fleet.Dir, "dir", "", "folder for data and logs; empty: a temporary one, removed at the end")
 	f.BoolVar(&cfg.Keep, "keep", false, "keep database, topics and logs")
 	offerOutput(cmd)

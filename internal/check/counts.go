@@ -1,6 +1,9 @@
 package check
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -47,10 +50,27 @@ type Counts struct {
 	Unknown  int   `json:"unknown"`
 	Resolved Tiers `json:"unknownResolved"`
 
+	// Channels are the same by channel, by name.
+	Channels []ChannelCounts `json:"channels"`
+
 	Events        int `json:"events"`
 	EventRepeats  int `json:"eventsPublishedAgain"`
 	Replies       int `json:"replies"`
 	AnsweredAgain int `json:"repliesPublishedAgain"`
+}
+
+// ChannelCounts are the counts of one channel.
+type ChannelCounts struct {
+	Channel   string `json:"channel"`
+	Payments  int    `json:"payments"`
+	Charges   int    `json:"chargesAtChannel"`
+	Asked     int    `json:"requestsAtChannel"`
+	Queries   int    `json:"queriesAtChannel"`
+	Unknown   int    `json:"unknown"`
+	InReview  int    `json:"inReview"`
+	Succeeded int    `json:"succeeded"`
+	Declined  int    `json:"declined"`
+	Rejected  int    `json:"rejected"`
 }
 
 // Tiers count by re-query tier.
@@ -77,8 +97,9 @@ func (t *Tiers) add(query int) {
 
 func (j *judge) count() Counts {
 	c := Counts{Records: len(j.evidence.arrivals), Keys: len(j.evidence.dossiers), Obligations: j.obligationsPaid, PaidTwice: j.paidTwice}
-	for i := range j.evidence.Ledgers {
-		c.Queries += j.evidence.Ledgers[i].Queries
+	c.Channels = j.countChannels()
+	for _, of := range c.Channels {
+		c.Queries += of.Queries
 	}
 	for _, v := range j.evidence.arrivals {
 		c.arrival(v)
@@ -95,6 +116,44 @@ func (j *judge) count() Counts {
 		}
 	}
 	return c
+}
+
+// countChannels counts those that show a ledger; a payment of another one was
+// never sent, or its channel cannot be seen.
+func (j *judge) countChannels() []ChannelCounts {
+	out := make([]ChannelCounts, len(j.evidence.Ledgers))
+	place := map[string]*ChannelCounts{}
+	for i := range out {
+		out[i] = ChannelCounts{Channel: j.evidence.Ledgers[i].Channel, Queries: j.evidence.Ledgers[i].Queries}
+		place[out[i].Channel] = &out[i]
+	}
+	for _, d := range j.evidence.dossiers {
+		if d.asked == nil || place[d.asked.channel] == nil {
+			continue
+		}
+		place[d.asked.channel].add(d)
+	}
+	slices.SortFunc(out, func(a, b ChannelCounts) int { return cmp.Compare(a.Channel, b.Channel) })
+	return out
+}
+
+func (c *ChannelCounts) add(d *dossier) {
+	c.Payments++
+	c.Charges += d.settled()
+	c.Asked += d.requests()
+	if d.had(payment.EventUnknown) {
+		c.Unknown++
+	}
+	switch d.state() { //nolint:exhaustive // the others have no end
+	case payment.Succeeded:
+		c.Succeeded++
+	case payment.Declined:
+		c.Declined++
+	case payment.Rejected:
+		c.Rejected++
+	case payment.Review:
+		c.InReview++
+	}
 }
 
 func (c *Counts) arrival(v *arrival) {

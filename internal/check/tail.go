@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -35,12 +36,12 @@ func (t *Tail) Evidence() *Evidence { return t.evidence }
 // filed.
 func (t *Tail) Read(ctx context.Context, topic string) error {
 	add := t.evidence.AddRequery
-	switch topic {
-	case t.Topics.Replies:
+	switch {
+	case slices.Contains(t.Topics.AllReplies(), topic):
 		add = t.evidence.AddReply
-	case t.Topics.Events:
+	case slices.Contains(t.Topics.AllEvents(), topic):
 		add = t.evidence.AddEvent
-	case t.Topics.DeadLetter:
+	case topic == t.Topics.DeadLetter:
 		add = t.evidence.AddDeadLetter
 	}
 	return t.read(ctx, topic, func(r *kafka.Record) {
@@ -62,7 +63,7 @@ func (t *Tail) read(ctx context.Context, topic string, each func(*kafka.Record))
 
 // All brings everything up to date.
 func (t *Tail) All(ctx context.Context) error {
-	topics := append([]string{t.Topics.Replies, t.Topics.Events, t.Topics.DeadLetter}, t.Topics.Requery[:]...)
+	topics := slices.Concat(t.Topics.AllReplies(), t.Topics.AllEvents(), []string{t.Topics.DeadLetter}, t.Topics.Requery[:])
 	for _, topic := range topics {
 		if err := t.Read(ctx, topic); err != nil {
 			return err

@@ -46,7 +46,8 @@ func TestVerdict_HoldsForWhatIsAllowed(t *testing.T) {
 	require.Equal(t, Counts{
 		Records: 10, Keys: 6, Aborted: 1, Charges: 2, ChannelAsked: 3, Succeeded: 2, Declined: 1, Rejected: 2, Repeats: 2, Pending: 1, Conflicts: 1,
 		Obligations: 1, PaidTwice: 1, SecondUnresolved: 1, SecondPaid: 1, PaidAgain: 1, DeadLetters: 2, Unknown: 1, Resolved: Tiers{Second: 1},
-		Events: 5, EventRepeats: 1, Replies: 9, AnsweredAgain: 1,
+		Channels: []ChannelCounts{{Channel: "sim", Payments: 6, Charges: 2, Asked: 3, Unknown: 1, Succeeded: 2, Declined: 1, Rejected: 2}},
+		Events:   5, EventRepeats: 1, Replies: 9, AnsweredAgain: 1,
 	}, v.Counts)
 }
 

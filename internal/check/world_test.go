@@ -15,7 +15,7 @@ import (
 
 // world is a run that went as it should, to be spoilt by a test.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	evidence recorded
 	expected []Expectation
 	topics   payment.Topics
@@ -25,7 +25,7 @@ type world struct {
 	orders   int
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	return &world{
 		t: t, topics: payment.NewTopics(""), now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC),

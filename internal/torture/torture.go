@@ -34,7 +34,8 @@ type Config struct {
 	Faults []Fault
 	// Each is the processes per role. Defaults to 2.
 	Each int
-	// Patience is how long everything may take to settle. Defaults to 3 minutes.
+	// Patience is how long everything may take to settle. Defaults to 3 minutes and a
+	// quarter of Length.
 	Patience time.Duration
 	// Keep keeps data and logs.
 	Keep bool
@@ -47,7 +48,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.Payments = cmp.Or(c.Payments, 3000)
 	c.Length = cmp.Or(c.Length, min(max(time.Duration(c.Payments)*time.Second/perSecond, shortest), longest))
-	c.Patience = cmp.Or(c.Patience, 3*time.Minute)
+	c.Patience = cmp.Or(c.Patience, 3*time.Minute+c.Length/4)
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64N(1e6) + 1
 	}
@@ -67,7 +68,7 @@ func (c Config) Validate() error {
 
 const (
 	// perSecond is how many records are published per second by default.
-	perSecond = 150
+	perSecond = 250
 	shortest  = 20 * time.Second
 	longest   = 15 * time.Minute
 	// lease of the workers; that of the relay is shorter.

@@ -16,23 +16,54 @@ import (
 // seedEnv gives the short run another seed.
 const seedEnv = "SETTLEONCE_TEST_TORTURE_SEED"
 
-// A short run of everything. `make torture` runs longer ones.
+// A short run of everything: every fault, several channels. `make torture` runs
+// longer ones.
 func TestTorture_ShortRun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("runs a whole system; left out by -short")
 	}
-	text, wanted := os.LookupEnv(seedEnv)
-	if !wanted {
-		t.Skip("set " + seedEnv + " to a number to run it")
+	seed := uint64(7)
+	if text, wanted := os.LookupEnv(seedEnv); wanted {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, seedEnv+" is no number")
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err)
 	report, err := Run(t.Context(), Config{
-		Fleet: fleet.Config{Binary: program.Path(t), Log: zerolog.Nop()}, Payments: 700, Seed: seed, Say: func(what string) { t.Log(what) },
+		Fleet: fleet.Config{Binary: program.Path(t), Log: zerolog.Nop()}, Payments: 500, Seed: seed, Say: func(what string) { t.Log(what) },
 	})
 	require.NoError(t, err)
 	requirePassed(t, report.Report)
+	require.GreaterOrEqual(t, len(report.Channels), fewestChannels)
+	require.Len(t, report.Counts.Channels, len(report.Channels))
+	for _, c := range report.Counts.Channels {
+		require.NotZero(t, c.Charges, c.Channel)
+	}
+	for _, fault := range Faults() {
+		require.NotZero(t, report.Struck[fault], fault)
+	}
+	for _, u := range report.Unchecked {
+		require.NotEqual(t, "G13", u.Guarantee, u.What+": "+u.Why)
+	}
+}
+
+// The seed decides the channels: at least three, no two of a kind, and each kind
+// in some seed of eight.
+func TestMixes_FollowFromTheSeed(t *testing.T) {
+	t.Parallel()
+	first := map[string]bool{}
+	for seed := range uint64(8) {
+		of := mixesOf(seed)
+		require.Equal(t, aboutMixes(of), aboutMixes(mixesOf(seed)))
+		require.GreaterOrEqual(t, len(of), fewestChannels)
+		first[of[0].name] = true
+		names := map[string]bool{}
+		for _, c := range channelsOf(of) {
+			names[c.Name] = true
+		}
+		require.Len(t, names, len(of))
+	}
+	require.Len(t, first, len(mixes))
 }
 
 // The seed decides the schedule, which has every fault in it and lies inside the
