@@ -18,7 +18,6 @@ import (
 	"github.com/settleonce/settleonce/internal/callers"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/store"
-	"github.com/settleonce/settleonce/payment"
 )
 
 // backfillFlags are the flags of `settleonce backfill` that are no settings.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/settleonce/settleonce/consumer"
 	"github.com/settleonce/settleonce/internal/callers"
 	"github.com/settleonce/settleonce/internal/config"
@@ -70,6 +72,26 @@ func checkCallers(ctx context.Context, w *worker) error {
 		w.log.Warn().Msg("callers-from is database and there are no callers: every command is a dead letter, add them with `settleonce callers add`")
 	}
 	return explainPostgres(w.store.OpenElsewhere(ctx, namespaces, false))
+}
+
+// callerNamespaces maps every caller that was ever let in to its namespace; nil where
+// everybody is.
+func callerNamespaces(ctx context.Context, pool *pgxpool.Pool, c *config.Config) (map[string]string, error) {
+	if !c.Callers.InDatabase() {
+		return c.Callers.Namespaces, nil
+	}
+	directory, err := callers.NewDirectory(callers.DirectoryConfig{Pool: pool})
+	if err != nil {
+		return nil, err
+	}
+	if err := directory.Refresh(ctx); err != nil {
+		return nil, explainPostgres(err)
+	}
+	known := map[string]string{}
+	for _, entry := range directory.Callers() {
+		known[entry.Name] = entry.Namespace
+	}
+	return known, nil
 }
 
 // sameNamespaces lets the table stand beside the settings, for the edge and while

@@ -10,7 +10,6 @@ import (
 
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/payment"
 )
 
 func newCheck(p process) *cobra.Command {
@@ -65,9 +64,13 @@ func runCheck(cmd *cobra.Command, p process, grace time.Duration) error {
 	}
 	defer client.Close()
 	c := &l.Config
+	known, err := callerNamespaces(cmd.Context(), pool, c)
+	if err != nil {
+		return err
+	}
 	verdict, err := check.Inspect(cmd.Context(), check.Installation{
-		Client: client, Database: pool, Topics: payment.NewTopics(c.Topics.Prefix), CommandTopics: c.Callers.CommandTopics(c.Topics.Prefix),
-		Group: c.Topics.Prefix + "settleonce-consumer", Ledgers: ledgers(c), Grace: grace, Rules: checkRules(c),
+		Client: client, Database: pool, Topics: topicNames(c), CommandTopics: c.Callers.CommandTopics(c.Topics.Prefix),
+		Group: c.Topics.Prefix + "settleonce-consumer", Ledgers: ledgers(c), Grace: grace, Rules: checkRules(c, known),
 	})
 	if err != nil {
 		return explainCheck(err)
@@ -101,12 +104,12 @@ func ledgers(c *config.Config) map[string]string {
 	return urls
 }
 
-func checkRules(c *config.Config) check.Rules {
+func checkRules(c *config.Config, known map[string]string) check.Rules {
 	rules := check.Rules{
-		Namespaces: c.Callers.Namespaces, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
+		Namespaces: known, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
 		Share: c.Reconciler.QueryShare, Floor: c.Reconciler.QueryFloor, Blind: map[string]string{},
 	}
-	for caller := range c.Callers.Namespaces {
+	for caller := range known {
 		rules.Callers = append(rules.Callers, caller)
 	}
 	for name, channel := range c.Channels {

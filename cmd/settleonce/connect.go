@@ -16,6 +16,7 @@ import (
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/internal/topics"
 	"github.com/settleonce/settleonce/outbox"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // newLogger returns the logger of a command. It writes to the process's stderr,
@@ -82,6 +83,11 @@ func withStatementTimeout(dsn string, c *config.Config) string {
 	query.Set("statement_timeout", timeout)
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// topicNames are the names of the topics, those of callers with their own among them.
+func topicNames(c *config.Config) payment.Topics {
+	return payment.NewTopics(c.Topics.Prefix).WithOwn(c.Callers.OwnTopics)
 }
 
 func topicPolicy(c *config.Config) topics.Policy {

@@ -25,7 +25,7 @@ func withOperator(cmd *cobra.Command, p process, name string, do func(*operator)
 	if err != nil {
 		return err
 	}
-	o := &operator{cfg: &l.Config, topics: payment.NewTopics(l.Config.Topics.Prefix)}
+	o := &operator{cfg: &l.Config, topics: topicNames(&l.Config)}
 	if o.log, err = newLogger(p, o.cfg); err != nil {
 		return err
 	}

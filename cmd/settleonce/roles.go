@@ -97,7 +97,7 @@ func newRole(p process, name string, roles []string) *cobra.Command {
 func (w *worker) runRoles(ctx context.Context, names ...string) error {
 	r := &roleSet{worker: w}
 	w.store = store.New(store.Config{Pool: w.pool, Topics: w.topics, Wake: r.wake(), Logger: w.log})
-	if slices.Contains(names, roleConsumer) {
+	if slices.Contains(names, roleConsumer) || slices.Contains(names, roleGateway) {
 		if err := checkCallers(ctx, w); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func withStore(cmd *cobra.Command, p process, name string, ask func(*store.Store
 		return err
 	}
 	defer pool.Close()
-	s := store.New(store.Config{Pool: pool, Topics: payment.NewTopics(l.Config.Topics.Prefix), Logger: zerolog.Nop()})
+	s := store.New(store.Config{Pool: pool, Topics: topicNames(&l.Config), Logger: zerolog.Nop()})
 	return explainPostgres(ask(s, &l.Config))
 }
 
@@ -84,8 +84,14 @@ func withStore(cmd *cobra.Command, p process, name string, ask func(*store.Store
 func findPayments(ctx context.Context, s *store.Store, key uuid.UUID, caller string, c *config.Config) ([]store.Status, error) {
 	ids := []uuid.UUID{key}
 	callers := slices.Sorted(maps.Keys(c.Callers.Namespaces))
-	if caller != "" {
+	switch {
+	case caller != "":
 		callers = []string{caller}
+	case c.Callers.InDatabase():
+		var err error
+		if callers, err = s.CallerNames(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for _, name := range callers {
 		ids = append(ids, payment.Identity{Caller: name, Operation: payment.OperationCharge, Key: key}.PaymentID())

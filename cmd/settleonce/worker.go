@@ -59,7 +59,7 @@ func openWorker(ctx context.Context, p process, c *config.Config, role string) (
 	}
 	w := &worker{
 		cfg: c, log: log.With().Str("role", role).Logger(),
-		metrics: telemetry.NewMetrics(buildInfo().Version), topics: payment.NewTopics(c.Topics.Prefix).WithOwn(c.Callers.OwnTopics),
+		metrics: telemetry.NewMetrics(buildInfo().Version), topics: topicNames(c),
 		quiet: role == devRole, verifies: role == "gateway" || role == "all" || role == devRole,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the start took longer than %s", startTimeout))

@@ -131,3 +131,16 @@ func (s *Store) OpenElsewhere(ctx context.Context, namespaces map[string]string,
 	found.Payment = id.Bytes
 	return &found
 }
+
+// CallerNames lists the table of callers, those that are shut out too.
+func (s *Store) CallerNames(ctx context.Context) ([]string, error) {
+	rows, err := s.pool.Query(ctx, `SELECT name FROM settleonce.callers ORDER BY name`)
+	if err != nil {
+		return nil, fmt.Errorf("list the callers: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list the callers: %w", err)
+	}
+	return names, nil
+}
