@@ -1,0 +1,126 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/settleonce/settleonce/internal/deadletter"
+	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
+)
+
+func (s *stack) desk() *deadletter.Desk {
+	return deadletter.New(deadletter.Config{Kafka: s.kafka, Store: s.check, Topic: s.topics.DeadLetter, Commands: []string{s.topics.Commands}})
+}
+
+func (s *stack) letters(f deadletter.Filter) (found []*deadletter.Letter) {
+	s.t.Helper()
+	require.NoError(s.t, s.desk().Each(s.ctx, &f, func(l *deadletter.Letter) error {
+		found = append(found, l)
+		return nil
+	}))
+	return found
+}
+
+// waitLetters waits until there are n letters, and returns them by reason.
+func (s *stack) waitLetters(n int) map[string]*deadletter.Letter {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return len(s.letters(deadletter.Filter{})) == n }, waitFor, tick)
+	byReason := map[string]*deadletter.Letter{}
+	for _, l := range s.letters(deadletter.Filter{}) {
+		byReason[l.Reason] = l
+	}
+	return byReason
+}
+
+// raw publishes bytes to the command topic.
+func (s *stack) raw(key, value string, headers ...kafka.Header) {
+	s.t.Helper()
+	require.NoError(s.t, s.publish.Publish(s.ctx, kafka.Message{Topic: s.topics.Commands, Key: []byte(key), Value: []byte(value), Headers: headers}))
+}
+
+// Dead letters are listed, shown, sent again once, and noted as done with; the
+// bytes and headers are the record's own.
+func TestDeadLetters_RedriveOnce(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	s.raw("k", "not JSON", kafka.Header{Key: "trace", Value: []byte{0xff, 1}})
+	stale := command(issued(-15 * 24 * time.Hour))
+	s.send(stale)
+	dead := s.waitLetters(2)
+	unreadable := dead["unreadable"]
+	require.Equal(t, "not JSON", string(unreadable.Value()))
+	require.Equal(t, map[string]string{"trace": "\xff\x01"}, unreadable.Headers())
+	require.Len(t, s.letters(deadletter.Filter{Reason: "stale"}), 1)
+	require.Empty(t, s.letters(deadletter.Filter{Topic: "elsewhere"}))
+	require.Empty(t, s.letters(deadletter.Filter{Since: time.Now().Add(time.Hour)}))
+
+	// Sent again, each dies again: as another letter, with the same bytes.
+	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 100, nil)
+	require.NoError(t, err)
+	require.Equal(t, deadletter.Redriven{Sent: 2}, done)
+	again := s.waitLetters(1) // a stale one is known by now, and answered: it does not die twice (G2)
+	require.Equal(t, "not JSON", string(again["unreadable"].Value()))
+	require.Equal(t, map[string]string{"trace": "\xff\x01", deadletter.Header: unreadable.ID.String()}, again["unreadable"].Headers())
+	s.waitReplies(stale.IdempotencyKey, payment.ReplyRejected, 2)
+	require.Zero(t, s.settled(stale))
+
+	done, err = s.desk().Redrive(s.ctx, &deadletter.Filter{Any: true, IDs: []deadletter.ID{unreadable.ID}}, ada, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, deadletter.Redriven{Before: 1}, done)
+	require.NoError(t, s.desk().Discard(s.ctx, again["unreadable"].ID, ada))
+	err = s.desk().Discard(s.ctx, again["unreadable"].ID, ada)
+	require.ErrorIs(t, err, store.ErrDealtWith)
+	require.ErrorContains(t, err, "discarded by ada")
+	require.Empty(t, s.letters(deadletter.Filter{}))
+	require.Len(t, s.letters(deadletter.Filter{State: store.LetterRedriven}), 2)
+	require.Equal(t, 3, s.count("SELECT count(*) FROM settleonce.audit WHERE action LIKE 'deadletter-%' AND reason = 'INC-42'"))
+}
+
+// A command that the database refuses is corrected and sent again; it stays the
+// same payment, and what would make it another one is refused.
+func TestDeadLetters_EditsStayTheSamePayment(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(set *settings) { set.callers = onlyShop{} })
+	foreign := command(func(c *payment.Command) { c.Caller = "stranger" })
+	s.send(foreign)
+	s.raw("k", `{"no":"key"}`)
+	dead := s.waitLetters(2)
+	letter := dead["foreign_caller"]
+	text := string(letter.Value())
+	for want, body := range map[string]string{
+		"no command":      "{",
+		"another payment": strings.Replace(text, "stranger", "shop", 1),
+		"issuedAt must":   strings.Replace(text, foreign.IssuedAt.Format("2006-01-02"), foreign.IssuedAt.AddDate(0, 0, 1).Format("2006-01-02"), 1),
+	} {
+		require.ErrorContains(t, s.desk().RedriveEdited(s.ctx, letter.ID, []byte(body), ada), want)
+	}
+	require.ErrorContains(t, s.desk().RedriveEdited(s.ctx, dead["no_key"].ID, []byte(text), ada), "no readable key")
+	require.Len(t, s.letters(deadletter.Filter{}), 2, "nothing was changed")
+
+	corrected := strings.Replace(text, `"tok_visa"`, `"tok_other"`, 1)
+	require.NoError(t, s.desk().RedriveEdited(s.ctx, letter.ID, []byte(corrected), ada))
+	var original, replacement []byte
+	require.NoError(t, s.db.QueryRow(s.ctx, "SELECT original, replacement FROM settleonce.dead_letters WHERE edited").Scan(&original, &replacement))
+	require.Equal(t, text, string(original))
+	require.Equal(t, corrected, string(replacement))
+
+	for want, id := range map[string]deadletter.ID{"0-999": {Offset: 999}, "77-0": {Partition: 77}} {
+		err := s.desk().Discard(s.ctx, id, ada)
+		require.ErrorIs(t, err, deadletter.ErrGone)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := deadletter.ParseID("3:1")
+	require.ErrorContains(t, err, "PARTITION-OFFSET")
+}
+
+// onlyShop lets nobody else in.
+type onlyShop struct{}
+
+func (onlyShop) May(_, caller string) bool { return caller == "shop" }
+
+func (onlyShop) Namespace(caller string) (string, bool) { return caller, false }
