@@ -48,7 +48,7 @@ var charges = []Bug{
 		File: "internal/settle/settler.go", Guard: "Settler.send",
 		Old:   "if !gate.enter(s.alive, p.Start) {",
 		New:   "if !gate.enter(s.alive, time.Now().Add(time.Hour)) {",
-		Model: "settle -DSTART=0", Test: "./internal/e2e -run TestP23_",
+		Model: "settle -DSTART=0", Test: "./internal/settle -run TestG11_SendDoesNotStartLate",
 	},
 	{
 		Name: "transport-retries", Guarantee: "G1",
@@ -103,6 +103,30 @@ var charges = []Bug{
 		New:   "return l.Suspect && l.Open.Sends.Count < 0",
 		Model: "settle -DASK=0 -DAMNESIA=2 -DROUNDS=2 -DIDEMP=0", Test: "./internal/settle -run TestWorlds$|TestLostPermitIsAskedAboutFirst",
 	},
+	{
+		Name: "second-attempt-early", Guarantee: "G1",
+		What: "an operator may open a second attempt while a send of the first may still be executed",
+		File: "internal/settle/orders.go", Guard: "Rules.undead",
+		Old:  "case !l.Now.After(after):",
+		New:  "case l.Now.IsZero():",
+		Test: "./internal/settle -run TestOpenAttemptRefused",
+	},
+	{
+		Name: "attempt-not-asked", Guarantee: "G11",
+		What: "the answer to an earlier attempt is taken for the current one's",
+		File: "internal/settle/rules.go", Guard: "Rules.submitAnswer",
+		Old:  "if n := attempt(p.Payment.Attempt); n != l.Payment.Attempt {",
+		New:  "if n := attempt(p.Payment.Attempt); n < 0 {",
+		Test: "./internal/settle -run TestP33_",
+	},
+	{
+		Name: "closed-although-sent", Guarantee: "G3",
+		What: "a payment that may have been executed is closed as not executed",
+		File: "internal/settle/orders.go", Guard: "shows",
+		Old:  "if caps.NotFoundIsProof {",
+		New:  "if caps.Query {",
+		Test: "./internal/settle -run TestOpenAttemptRefused",
+	},
 
 	{
 		Name: "unknown-is-declined", Guarantee: "G3",
@@ -124,8 +148,8 @@ var charges = []Bug{
 		Name: "decline-at-once", Guarantee: "G3",
 		What: "a decline is concluded while an older send may still be executed",
 		File: "internal/settle/rules.go", Guard: "Rules.declined",
-		Old:   "if caps.ConcludesDecline(sends, l.Now) || byQuery {",
-		New:   "if caps.ConcludesDecline(sends, l.Now) || byQuery || !l.Now.IsZero() {",
+		Old:   "caps.ConcludesDecline(sends, l.Now) || byQuery; {",
+		New:   "caps.ConcludesDecline(sends, l.Now) || byQuery || !l.Now.IsZero(); {",
 		Model: "settle -DDECLINE=0", Test: "./internal/settle -run TestWorlds$",
 	},
 	{

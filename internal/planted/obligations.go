@@ -27,6 +27,14 @@ var obligations = []Bug{
 		Torture: "--seed 8 --payments 2500 --length 20s --faults cut-channel,channel", Test: "./internal/e2e -run TestG13_",
 	},
 	{
+		Name: "queries-past-the-limit", Guarantee: "G13",
+		What: "queries do not count against the channel's rate limit",
+		File: "internal/store/budget.go", Guard: "Budget.takeQueries",
+		Old:  "if p.RateLimit > 0 {\n\t\trate = min(rate, p.RateLimit)",
+		New:  "if p.RateLimit < 0 {\n\t\trate = min(rate, p.RateLimit)",
+		Test: "./internal/store -run TestG13_QueriesWithinTheRateLimit",
+	},
+	{
 		Name: "put-off-counts", Guarantee: "G13",
 		What: "a check that the budget stopped is one of the three",
 		File: "internal/settle/checks.go", Guard: "Rules.PutOff",

@@ -24,7 +24,7 @@ var order = []Bug{
 		File: "outbox/sql.go", Guard: "heldSQL",
 		Old:   "= `s.owner = $1 AND s.epoch = h.epoch AND s.lease_until > clock_timestamp()`",
 		New:   "= `($1::text IS NOT NULL AND s.epoch >= 0)`",
-		Model: "relay -DCHECK=0", Test: "./outbox -run TestB3_|TestEveryStatementChecksTheLease",
+		Model: "relay -DCHECK=0", Test: "./outbox -run TestEveryStatementChecksTheLease",
 	},
 	{
 		Name: "mark-without-lease", Guarantee: "G10",
@@ -32,7 +32,7 @@ var order = []Bug{
 		File: "outbox/sql.go", Guard: "markSQL",
 		Old:  "WHERE o.shard = m.shard AND o.seq = m.seq AND m.shard = ANY(` + stillHeldSQL + `)`",
 		New:  "WHERE o.shard = m.shard AND o.seq = m.seq AND (true OR m.shard = ANY(` + stillHeldSQL + `))`",
-		Test: "./outbox -run TestB3_|TestEveryStatementChecksTheLease",
+		Test: "./outbox -run TestEveryStatementChecksTheLease",
 	},
 	{
 		Name: "lease-not-compared", Guarantee: "G10",
@@ -40,7 +40,7 @@ var order = []Bug{
 		File: "outbox/sql.go", Guard: "stillHeldSQL",
 		Old:  "AS h(shard, epoch)\n\tJOIN settleonce.outbox_shards s ON s.shard = h.shard AND ` + heldSQL + `)`",
 		New:  "AS h(shard, epoch)\n\tJOIN settleonce.outbox_shards s ON s.shard = h.shard AND s.epoch > 0 AND h.epoch > 0 AND $1::text IS NOT NULL)`",
-		Test: "./outbox -run TestB3_|TestEveryStatementChecksTheLease",
+		Test: "./outbox -run TestEveryStatementChecksTheLease",
 	},
 	{
 		Name: "changed-producer-not-waited-out", Guarantee: "G10",
@@ -105,7 +105,7 @@ var order = []Bug{
 		File: "internal/settle/gate.go", Guard: "Gate.enter",
 		Old:   "if ctx.Err() != nil || time.Now().After(latest) {",
 		New:   "if ctx.Err() != nil {",
-		Model: "settle -DSTART=0", Test: "./internal/settle -run Gate",
+		Model: "settle -DSTART=0", Test: "./internal/settle -run TestG11_SendDoesNotStartLate",
 	},
 	{
 		Name: "live-lease-taken", Guarantee: "G11",

@@ -100,16 +100,22 @@ func (b *Budget) takeQueries(p QueryPolicy, want int, now time.Time) int {
 	if p.RateLimit > 0 {
 		// Sends wait for what queries took: the channel sees no more of both than its
 		// limit. A second's worth is the most they owe, so that they never stop.
+		b.refillSubmits(p.RateLimit, now)
 		b.SubmitTokens = max(b.SubmitTokens-float64(got), -p.RateLimit)
 	}
 	return got
 }
 
-// takeSubmits is the same for the channel's own rate limit. Half a second of it
-// is the most that can be taken at once.
-func (b *Budget) takeSubmits(rate float64, want int, now time.Time) int {
+// refillSubmits adds what came since. Half a second of the limit is the most that
+// can be taken at once.
+func (b *Budget) refillSubmits(rate float64, now time.Time) {
 	b.SubmitTokens = min(b.SubmitTokens+rate*max(0, now.Sub(b.SubmitsRefilledAt).Seconds()), max(1, rate/2))
 	b.SubmitsRefilledAt = now
+}
+
+// takeSubmits is the same for the channel's own rate limit.
+func (b *Budget) takeSubmits(rate float64, want int, now time.Time) int {
+	b.refillSubmits(rate, now)
 	got := max(0, min(want, int(b.SubmitTokens)))
 	b.SubmitTokens -= float64(got)
 	return got

@@ -92,6 +92,30 @@ func TestTakeSubmits(t *testing.T) {
 	require.Equal(t, 1, fresh().takeSubmits(0.5, 10, after(time.Minute)), "a slow channel gets one at a time")
 }
 
+// TestG13_QueriesWithinTheRateLimit: a channel that takes 10 requests per second gets
+// no more of both kinds together, and neither is kept out by the other.
+func TestG13_QueriesWithinTheRateLimit(t *testing.T) {
+	t.Parallel()
+	const limit = 10
+	p := QueryPolicy{Share: 0.2, Floor: 50, RateLimit: limit}
+	b := fresh()
+	queries, submits, seconds := 0, 0, 60
+	for at := time.Second; at <= time.Duration(1+seconds)*time.Second; at += 100 * time.Millisecond {
+		queries += b.takeQueries(p, 2*(int(at/(100*time.Millisecond))%2), after(at)) // half of the time somebody asks
+		submits += b.takeSubmits(limit, 100, after(at))
+	}
+	require.LessOrEqual(t, queries+submits, limit*(seconds+2), "%d queries, %d sends", queries, submits)
+	require.Greater(t, queries, seconds)
+	alone := fresh()
+	got := 0
+	for at := time.Second; at <= 11*time.Second; at += 100 * time.Millisecond {
+		got += alone.takeQueries(p, 1000, after(at))
+	}
+	require.InDelta(t, 10*limit+limit, got, 3, "queries alone are within it as well")
+	require.Zero(t, alone.takeSubmits(limit, 100, after(11*time.Second)), "what they took is owed")
+	require.Positive(t, alone.takeSubmits(limit, 100, after(13*time.Second)), "but never more than a second's worth")
+}
+
 // TestBreaker opens after ten failures in a row, lets one call through when its
 // pause is over, and doubles the pause while nothing gets through.
 func TestBreaker(t *testing.T) {

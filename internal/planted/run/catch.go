@@ -113,7 +113,7 @@ var failed = regexp.MustCompile(`--- FAIL: (\w+)`)
 // test runs tests with the bug; one of those named must fail, not just not build
 // or not end.
 func test(ctx context.Context, t *tree, b *planted.Bug) (verdict, error) {
-	args := append([]string{"test", "-count=1", "-short=false", "-timeout", "5m"}, strings.Fields(b.Test)...)
+	args := append([]string{"test", "-count=1", "-short=false", "-timeout", "3m"}, strings.Fields(b.Test)...)
 	out, err := t.command(ctx, testLimit, "go", args...)
 	if err != nil {
 		return verdict{}, err
