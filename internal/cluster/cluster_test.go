@@ -57,7 +57,9 @@ func TestCluster(t *testing.T) {
 				Settings: map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000", "replica.lag.time.max.ms": "10000"},
 			},
 		},
-		Commands: payments, Length: max(shortest, time.Duration(payments)*time.Second/perSecond), Seed: seed, Kills: -1, Patience: 3 * time.Minute,
+		Commands: payments, Length: max(shortest, time.Duration(payments)*time.Second/perSecond), Seed: seed, Kills: -1,
+		// It counts from the start, and a scene takes a minute where ten other tests run.
+		Patience: 20 * time.Minute,
 		Workers: func(f *fleet.Fleet) ([]string, error) {
 			d.fleet = f
 			return []string{"SETTLEONCE_WATCH_FIRST=20s"}, d.whole(t.Context(), d.ours())
