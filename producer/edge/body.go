@@ -65,18 +65,27 @@ func command(body []byte, key uuid.UUID, caller *Caller, arrived time.Time) (pay
 // identityProblem refuses a body that contradicts the header or the credential.
 // The caller is never taken from it (G12).
 func identityProblem(said map[string]json.RawMessage, key uuid.UUID, caller *Caller) *Problem {
-	var text string
-	if value, ok := said["caller"]; ok && json.Unmarshal(value, &text) == nil && text != caller.Name {
+	// What is no string is left to the decoder.
+	if text, ok := textOf(said["caller"]); ok && text != caller.Name {
 		problem := problemOf(CodeCallerMismatch, "leave the caller out: it follows from the credential")
 		problem.Field = "caller"
 		return problem
 	}
-	if value, ok := said["idempotencyKey"]; ok && json.Unmarshal(value, &text) == nil && !strings.EqualFold(text, key.String()) {
+	if text, ok := textOf(said["idempotencyKey"]); ok && !strings.EqualFold(text, key.String()) {
 		problem := problemOf(CodeInvalidRequest, "is another key than that of the Idempotency-Key header: leave it out")
 		problem.Field = "idempotencyKey"
 		return problem
 	}
 	return nil
+}
+
+func textOf(value json.RawMessage) (string, bool) {
+	var text *string
+	err := json.Unmarshal(value, &text)
+	if err != nil || text == nil {
+		return "", false
+	}
+	return *text, true
 }
 
 // complete adds the members that the client left out.

@@ -32,7 +32,6 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, commandProblem(err))
 		return
 	}
-	wait := s.patience(w, r, s.cfg.Wait)
 	place, problem := s.publish(r, &cmd, caller)
 	if problem != nil {
 		writeProblem(w, r, problem)
@@ -40,7 +39,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	crashpoint.Here(crashpoint.EdgePublished)
 	w.Header().Set("Location", routePayments+"/"+cmd.IdempotencyKey.String())
-	found := s.judged(r, &cmd, fingerprint, wait)
+	found := s.judged(r, &cmd, fingerprint, s.patience(w, r, s.cfg.Wait))
 	if found == nil {
 		writeJSON(w, http.StatusAccepted, acceptedView(&cmd))
 		return
