@@ -119,8 +119,6 @@ func (r *Reconciler) verdict(lease int64, c store.Callback, l *store.Locked) sto
 		v.Result, v.Change = store.CallbackEvidence, rules.Evident(*l, c.Said, actor)
 	case settle.HearDispute:
 		v.Result, v.Again = store.CallbackDisagrees, rules.Lease
-	case settle.HearEarlier:
-		v.Result, v.Report = store.CallbackEarlier, "the provider reports success for an earlier attempt than the current one"
 	}
 	return v
 }

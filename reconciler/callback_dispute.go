@@ -10,14 +10,23 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// dispute is a callback that contradicts an outcome. Where the provider can be
-// asked, its answer is the evidence, not the callback (G9).
+// dispute is a callback that contradicts an outcome, or reports success of another
+// attempt than the current one. Where the provider can be asked, its answer is the
+// evidence, not the callback (G9).
 type dispute struct {
 	callback store.Callback
 	about    store.Locked
 }
 
-// askAgain asks the provider about payments that ended, as many as the channel's
+// attempt is the one that the callback is about.
+func (d *dispute) attempt() int {
+	if n := settle.AttemptOf(d.about.Payment, d.callback.Said.ProviderKey); n > 0 {
+		return n
+	}
+	return d.about.Payment.Attempt
+}
+
+// askAgain asks the provider about what is disputed, as many as the channel's
 // budget allows now (G13). The others come again a little later.
 func (r *Reconciler) askAgain(ctx context.Context, channel string, ds []dispute) {
 	got := 0
@@ -51,8 +60,8 @@ func (r *Reconciler) askAgain(ctx context.Context, channel string, ds []dispute)
 	}
 }
 
-// settleDispute stores what the provider's answer means for the outcome: nothing,
-// or a conflict item. Without an answer it is asked again, until the callback is
+// settleDispute stores what the provider's answer means: nothing, a conflict item,
+// or success of an earlier attempt. Without an answer it is asked again, until the callback is
 // so old that a person must know of the contradiction all the same.
 func (r *Reconciler) settleDispute(ctx context.Context, d dispute, answer *payment.Answer) {
 	rules := r.cfg.Settler.Rules()
@@ -63,14 +72,22 @@ func (r *Reconciler) settleDispute(ctx context.Context, d dispute, answer *payme
 		case l == nil:
 			return r.unmatched(c) // forgotten with its key in the meantime
 		case answer != nil && definite(answer.Class):
-			v.Change = rules.Queried(settle.Check{Started: d.about.Now, Actor: actor}, *answer)(*l)
+			v.Change = rules.Queried(settle.Check{Attempt: d.attempt(), Started: d.about.Now, Actor: actor}, *answer)(*l)
+		case c.Age > r.cfg.UnmatchedAfter && l.Open != nil:
+			v.Result, v.Report = store.CallbackEarlier, "the provider reports success of another attempt, and cannot be asked about it"
+			return v
 		case c.Age > r.cfg.UnmatchedAfter:
 			v.Change = rules.Evident(*l, c.Said, actor)
 		default:
 			v.Again = growing(c.Tries, disputeFirst, parkLongest)
 			return v
 		}
-		if v.Result = store.CallbackAgreed; v.Change != nil {
+		switch {
+		case v.Change == nil:
+			v.Result = store.CallbackAgreed
+		case l.Open != nil:
+			v.Result = store.CallbackEvidence
+		default:
 			v.Result = store.CallbackConflict
 		}
 		return v

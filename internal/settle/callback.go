@@ -33,16 +33,14 @@ const (
 	HearEvidence
 	// HearTooLittle: the channel has no query, and the callback says too little.
 	HearTooLittle
-	// HearDispute: it contradicts the outcome, and the provider can be asked.
+	// HearDispute: it contradicts the outcome, or reports success of another attempt
+	// than the current one, and the provider can be asked about that.
 	HearDispute
-	// HearEarlier: it says that an earlier attempt succeeded, while the payment is
-	// open under a later one: a thing for a person.
-	HearEarlier
 )
 
 // Hear says what a verified callback asks for. l is the payment that it names.
 func (r *Rules) Hear(l store.Locked, on string, c channel.Callback) Hearing {
-	attempt := attemptOf(l.Payment, c.ProviderKey)
+	attempt := AttemptOf(l.Payment, c.ProviderKey)
 	switch {
 	case l.Payment.Channel != on || attempt < 0:
 		return HearForeign
@@ -50,25 +48,42 @@ func (r *Rules) Hear(l store.Locked, on string, c channel.Callback) Hearing {
 		return HearRecord
 	case l.Open == nil:
 		return r.hearEnded(l, attempt, c)
-	case attempt > 0 && attempt < l.Payment.Attempt:
-		if c.Kind == channel.CallbackDeclined {
-			return HearAgreed // a later attempt is only opened after that
-		}
-		return HearEarlier
+	case attempt > 0 && attempt != l.Payment.Attempt:
+		return r.hearOther(l, c)
 	}
 	return r.hearOpen(l, c)
 }
 
-// attemptOf is the attempt of a provider key: 0 where the callback has none, -1
-// where it is none of this payment's.
-func attemptOf(p store.Payment, key uuid.UUID) int {
+// hearOther is a callback about another attempt of an open payment than the
+// current one.
+func (r *Rules) hearOther(l store.Locked, c channel.Callback) Hearing {
+	caps := r.capabilities(l)
+	switch {
+	case c.Kind == channel.CallbackDeclined:
+		return HearAgreed // that it was declined is why there is a later one
+	case caps.SameIdentity(l.Payment.ChannelIdentity) && caps.QueryCanSee(sinceClaim(l.Payment), l.Now):
+		return HearDispute
+	case c.Amount > 0:
+		return HearEvidence
+	default:
+		return HearTooLittle
+	}
+}
+
+// laterAttempts is how many attempts after the one that a payment ended by are
+// known: an earlier one that succeeded ends it too.
+const laterAttempts = 8
+
+// AttemptOf is the attempt of a provider key: 0 for the nil UUID, -1 for a key
+// that is none of this payment's.
+func AttemptOf(p store.Payment, key uuid.UUID) int {
 	switch key {
 	case uuid.Nil:
 		return 0
 	case p.ProviderKey:
 		return p.Attempt
 	}
-	for n := p.Attempt; n >= 1; n-- {
+	for n := p.Attempt + laterAttempts; n >= 1; n-- {
 		if p.Identity.ProviderKey(n) == key {
 			return n
 		}
@@ -113,7 +128,7 @@ func agrees(p store.Payment, attempt int, c channel.Callback) bool {
 	switch p.State {
 	case payment.Succeeded:
 		if c.Kind == channel.CallbackDeclined {
-			return attempt > 0 && attempt < p.Attempt // an earlier attempt was declined: that is why there was a later one
+			return attempt > 0 && attempt != p.Attempt // another attempt was declined than the one that succeeded
 		}
 		return sameMoney(p, c) && (c.Reference == "" || p.ProviderReference == "" || c.Reference == p.ProviderReference)
 	case payment.Declined, payment.Rejected:
@@ -154,12 +169,22 @@ func (r *Rules) Evident(l store.Locked, c channel.Callback, actor string) *store
 	switch {
 	case c.Kind == channel.CallbackDeclined:
 		a.Class = payment.ClassDeclined
-		return signed(r.declined(l, a, time.Time{}), actor, "")
 	case !sameMoney(l.Payment, c):
 		a.Class, a.Cause = payment.ClassMismatched, "mismatch"
-		return signed(r.mismatched(l, a), actor, "")
+	}
+	return signed(r.evident(l, AttemptOf(l.Payment, c.ProviderKey), a), actor, "")
+}
+
+func (r *Rules) evident(l store.Locked, n int, a payment.Answer) *store.Change {
+	switch {
+	case n > 0 && n != l.Payment.Attempt:
+		return r.otherAttempt(l, n, a)
+	case a.Class == payment.ClassDeclined:
+		return r.declined(l, a, time.Time{})
+	case a.Class == payment.ClassMismatched:
+		return r.mismatched(l, a)
 	default:
-		return signed(succeeded(l, a), actor, "")
+		return succeeded(l, a)
 	}
 }
 

@@ -36,8 +36,8 @@ const (
 	CallbackDisagrees CallbackResult = "disagrees"
 	// CallbackConflict: it, or the query after it, contradicts the outcome.
 	CallbackConflict CallbackResult = "conflict"
-	// CallbackEarlier: it reports success of an attempt before the current one; a
-	// person was told.
+	// CallbackEarlier: it reports success of another attempt than the current one,
+	// and the provider could not be asked; a person was told.
 	CallbackEarlier CallbackResult = "earlier_attempt"
 	// CallbackUnmatched: its payment is not there (yet).
 	CallbackUnmatched CallbackResult = "unmatched"
