@@ -120,6 +120,14 @@ var charges = []Bug{
 		Test: "./internal/settle -run TestP33_",
 	},
 	{
+		Name: "paid-attempt-forgotten", Guarantee: "G11",
+		What: "success of an earlier attempt is not kept while a later one is on its way",
+		File: "internal/settle/attempts.go", Guard: "Rules.paidBy",
+		Old:  "open.NoMoreSends, open.PaidAttempt, open.PaidReference = true, n, a.Reference",
+		New:  "open.NoMoreSends = true",
+		Test: "./internal/settle -run TestP33_",
+	},
+	{
 		Name: "closed-although-sent", Guarantee: "G3",
 		What: "a payment that may have been executed is closed as not executed",
 		File: "internal/settle/orders.go", Guard: "shows",
