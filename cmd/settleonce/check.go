@@ -58,6 +58,9 @@ func runCheck(cmd *cobra.Command, p process, grace time.Duration) error {
 		return err
 	}
 	defer pool.Close()
+	if err := checkMigrations(cmd.Context(), pool); err != nil {
+		return err
+	}
 	client, err := openKafka(cmd.Context(), &l.Config, log)
 	if err != nil {
 		return err
@@ -86,6 +89,8 @@ func explainCheck(err error) error {
 	switch {
 	case errors.Is(err, check.ErrNotInstalled):
 		return err // it says so itself
+	case errors.Is(err, check.ErrNothing):
+		return fmt.Errorf("%w: check topic-prefix and postgres-dsn, or publish a command first", err)
 	case errors.Is(err, check.ErrChannel):
 		return fmt.Errorf("%w: check that the simulator runs there and channel-url is right", err)
 	default:

@@ -81,7 +81,7 @@ func ReadDatabase(ctx context.Context, db Queryer, group string) (*Database, err
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	d := &Database{Open: map[uuid.UUID]OpenRow{}, Ends: map[uuid.UUID][]payment.State{}, Stored: map[string]map[int]int64{}}
 	for _, read := range []func(context.Context, pgx.Tx) error{
-		d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds,
+		patiently, d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds,
 		func(ctx context.Context, tx pgx.Tx) error { return d.readStored(ctx, tx, group) },
 	} {
 		if err := read(ctx, tx); err != nil {
@@ -99,6 +99,12 @@ func installed(err error) error {
 		return fmt.Errorf("%w (%w)", ErrNotInstalled, err)
 	}
 	return fmt.Errorf("read the database: %w", err)
+}
+
+// patiently lifts the bound on statements: whole tables are read here.
+func patiently(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0")
+	return err
 }
 
 func (d *Database) readInstallation(ctx context.Context, tx pgx.Tx) error {

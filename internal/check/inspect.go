@@ -2,9 +2,11 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,9 +33,13 @@ type Installation struct {
 	Rules Rules
 }
 
+// ErrNothing says that there is nothing that could be judged.
+var ErrNothing = errors.New("there is nothing to check")
+
 // Inspect looks at an installation and judges. What changes while it looks is no
 // violation: places are read in an order in which each knows what the one before
-// it tells of. An error says that it could not look.
+// it tells of. An error says that it could not look, or that there is nothing to
+// look at (ErrNothing).
 func Inspect(ctx context.Context, in Installation) (Verdict, error) {
 	tail := NewTail(in.Client, in.Topics)
 	if len(in.CommandTopics) > 0 {
@@ -50,6 +56,9 @@ func Inspect(ctx context.Context, in Installation) (Verdict, error) {
 		return Verdict{}, err
 	}
 	e := tail.Evidence()
+	if len(e.arrivals)+len(db.Payments) == 0 {
+		return Verdict{}, fmt.Errorf("%w: no command in %s, no payment in the database", ErrNothing, strings.Join(tail.CommandTopics, ", "))
+	}
 	for _, name := range slices.Sorted(maps.Keys(in.Ledgers)) {
 		ledger, err := ReadLedger(ctx, name, in.Ledgers[name])
 		if err != nil {
@@ -62,7 +71,7 @@ func Inspect(ctx context.Context, in Installation) (Verdict, error) {
 		return Verdict{}, err
 	}
 	rules := in.Rules
-	rules.Database = db
+	rules.Database, rules.Topics = db, &in.Topics
 	rules.Incomplete = rules.Incomplete || e.incomplete()
 	if in.Grace > 0 {
 		rules.Running = db.running(in.Grace)

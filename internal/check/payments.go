@@ -269,6 +269,25 @@ func (j *judge) outcomes(d *dossier) {
 	}
 }
 
+// delivered: what is told of a payment stands where its caller reads, and nobody
+// else does (G12).
+func (j *judge) delivered(d *dossier) {
+	if j.rules.Topics == nil {
+		return
+	}
+	caller := d.identity.Caller
+	for _, r := range d.replies {
+		if want := j.rules.Topics.RepliesOf(caller); r.topic != want {
+			j.brokenf("G12", d.key(), "a reply to %s is at %s, and not in %s", caller, r.place, want)
+		}
+	}
+	for _, e := range d.events {
+		if want := j.rules.Topics.EventsOf(caller); e.topic != want {
+			j.brokenf("G12", d.key(), "an event of %s is at %s, and not in %s", caller, e.place, want)
+		}
+	}
+}
+
 func tells(o *payment.Outcome, e *event) bool {
 	return o.State == e.state && o.ProviderReference == e.reference && o.Cause == e.cause && o.OccurredAt.Equal(e.occurredAt)
 }

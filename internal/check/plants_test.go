@@ -41,6 +41,22 @@ func names(of payment.Command) func(*payment.Command) {
 	return func(c *payment.Command) { c.Follows = &id }
 }
 
+// ownPlants are about a caller with topics of its own.
+var ownPlants = map[string]func(w *world) uuid.UUID{
+	"G12 everybody can read the reply": func(w *world) uuid.UUID {
+		c := w.command(func(c *payment.Command) { c.Caller = "partner" })
+		w.charged(c)
+		w.evidence.Events[len(w.evidence.Events)-1].Topic = w.topics.EventsOf("partner")
+		return c.IdempotencyKey
+	},
+	"G12 everybody can read the event": func(w *world) uuid.UUID {
+		c := w.command(func(c *payment.Command) { c.Caller = "partner" })
+		w.charged(c)
+		w.evidence.Replies[len(w.evidence.Replies)-1].Topic = w.topics.RepliesOf("partner")
+		return c.IdempotencyKey
+	},
+}
+
 // channelPlants are about several channels, and the times at which they were asked.
 var channelPlants = map[string]func(w *world) uuid.UUID{
 	"G1 charged at two channels": func(w *world) uuid.UUID {

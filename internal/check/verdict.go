@@ -125,6 +125,8 @@ type Rules struct {
 	// Window is the age past which an unknown command is stale, Skew how far it may
 	// be issued in the future. Zero leaves the age out.
 	Window, Skew time.Duration
+	// Topics are where callers' replies and events go; nil leaves it out.
+	Topics *payment.Topics
 	// Blind are channels whose ledger cannot be seen, and why.
 	Blind map[string]string
 	// Incomplete says that old records may be gone from the topics, so that what
@@ -175,6 +177,7 @@ func (j *judge) verdict() Verdict {
 		j.sticky(d)
 		j.order(d)
 		j.outcomes(d)
+		j.delivered(d)
 		j.ended(d)
 		j.punctual(d)
 	}

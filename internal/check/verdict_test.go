@@ -71,6 +71,7 @@ func TestVerdict_FindsPlantedViolations(t *testing.T) {
 	all := maps.Clone(plants)
 	maps.Copy(all, channelPlants)
 	maps.Copy(all, obligationPlants)
+	maps.Copy(all, ownPlants)
 	for name, spoil := range all {
 		guarantee, _, _ := strings.Cut(name, " ")
 		t.Run(name, func(t *testing.T) {

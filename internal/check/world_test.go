@@ -28,7 +28,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	return &world{
-		t: t, topics: payment.NewTopics(""), now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC),
+		t: t, topics: payment.NewTopics("").WithOwn(map[string]string{"partner": "partner"}), now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC),
 		offsets: map[string]int64{}, versions: map[uuid.UUID]int{},
 		evidence: recorded{Load: sim.Load{Since: time.Date(2026, 11, 30, 9, 59, 0, 0, time.UTC)}},
 	}
@@ -212,7 +212,7 @@ func (w *world) second(of payment.Command, code payment.Code) (payment.Command, 
 // stranger may not publish, the callers may.
 const stranger = "mallory"
 
-var callers = []string{"shop", "billing", "market", "jobs"}
+var callers = []string{"shop", "billing", "market", "jobs", "partner"}
 
 // The ends of the world's payments.
 var (
@@ -232,7 +232,7 @@ func rejectedAs(guarantee string, code payment.Code) Ends {
 func (w *world) rules() Rules {
 	return Rules{
 		Callers: callers, Expected: w.expected, Share: 0.2, Floor: 25, Window: 14 * 24 * time.Hour, Skew: 5 * time.Minute,
-		Namespaces: map[string]string{"market": "market", "jobs": "market"}, RepayNamed: []string{"market"},
+		Topics: &w.topics, Namespaces: map[string]string{"market": "market", "jobs": "market"}, RepayNamed: []string{"market"},
 	}
 }
 
