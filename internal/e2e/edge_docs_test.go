@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,7 +60,7 @@ func TestDocsHTTP(t *testing.T) {
 // that they show there.
 func (s *stack) docsWorlds() map[string][2]string {
 	s.t.Helper()
-	nobody := s.newSender([]string{"127.0.0.1:1"})
+	nobody := s.toNobody()
 	adapter, err := sim.NewAdapter(sim.AdapterConfig{
 		BaseURL: "http://" + s.front.addr, Callbacks: channel.CallbackSigning{Secrets: []string{whsec}},
 	})
@@ -77,6 +76,6 @@ func (s *stack) docsWorlds() map[string][2]string {
 	return map[string][2]string{
 		"": {usual, tokenShop}, "legacy": {usual, tokenLegacy}, "callbacks": {usual, "none"},
 		"limited": {s.openDoor(func(c *edge.Config) { c.Callers = limited{c.Callers} }).url, tokenShop},
-		"nokafka": {s.openDoor(func(c *edge.Config) { c.Sender, c.PublishTimeout = nobody, 300*time.Millisecond }).url, tokenShop},
+		"nokafka": {s.openDoor(func(c *edge.Config) { c.Sender = nobody }).url, tokenShop},
 	}
 }

@@ -66,13 +66,20 @@ func (s *stack) openDoor(change ...func(*edge.Config)) *door {
 
 func (s *stack) newSender(brokers []string) *producer.Producer {
 	s.t.Helper()
-	sender, err := producer.New(producer.Config{Brokers: brokers})
+	return s.senderOf(producer.Config{Brokers: brokers})
+}
+
+// toNobody sends to where no Kafka is.
+func (s *stack) toNobody() *producer.Producer {
+	s.t.Helper()
+	return s.senderOf(producer.Config{Brokers: []string{"127.0.0.1:1"}, Attempts: 1, Timeout: 300 * time.Millisecond})
+}
+
+func (s *stack) senderOf(cfg producer.Config) *producer.Producer {
+	s.t.Helper()
+	sender, err := producer.New(cfg)
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = sender.Close(ctx)
-	})
+	s.t.Cleanup(func() { require.NoError(s.t, sender.Close(context.Background())) })
 	return sender
 }
 

@@ -330,8 +330,8 @@ func TestEdgeNotAcknowledged(t *testing.T) {
 func TestEdgeKafkaDown(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	nobody := s.newSender([]string{"127.0.0.1:1"})
-	down := s.openDoor(func(c *edge.Config) { c.Sender, c.PublishTimeout = nobody, 300*time.Millisecond })
+	nobody := s.toNobody()
+	down := s.openDoor(func(c *edge.Config) { c.Sender = nobody })
 	key, body := uuid.New(), order()
 	a := down.post(tokenShop, key, body)
 	require.Equal(t, http.StatusServiceUnavailable, a.status, a.body)
