@@ -165,9 +165,14 @@ func TestRemoveExpired(t *testing.T) {
 	w.exec(`UPDATE settleonce.payments SET ended_at = now() - interval '13 days' WHERE id = $1`, idOf(kept[4]))
 	w.exec(`INSERT INTO settleonce.review_items (payment, kind, namespace, obligation, obligation_hash, blocks, reason)
 		VALUES ($1, 'conflict', 'shop', 'x', 1, true, 'open')`, idOf(kept[5]))
+	for _, c := range []payment.Command{gone[0], kept[2]} {
+		w.exec(`INSERT INTO settleonce.attempts (payment, attempt, provider_key, sends, evidence, actor, reason, closed_at)
+			VALUES ($1, 1, gen_random_uuid(), 1, '', 'ann', 'test', now() - interval '20 days')`, idOf(c))
+	}
 	removed, err := w.store.RemoveExpired(t.Context(), payment.Freshness{}.WithDefaults())
 	require.NoError(t, err)
 	require.EqualValues(t, 2, removed["payments"])
+	require.EqualValues(t, 1, removed["attempts"], "that of the payment that is gone")
 	require.EqualValues(t, 4, removed["payment_history"])
 	for _, c := range gone {
 		_, err := w.store.Status(t.Context(), idOf(c))

@@ -68,6 +68,12 @@ DELETE FROM settleonce.callbacks WHERE ctid = ANY (ARRAY(
     WHERE c.received_at < statement_timestamp() - $1::interval
         AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = ANY (ARRAY[c.payment]))
     ORDER BY c.received_at LIMIT $2))`},
+	{"attempts", `
+DELETE FROM settleonce.attempts WHERE ctid = ANY (ARRAY(
+    SELECT a.ctid FROM settleonce.attempts a
+    WHERE a.closed_at < statement_timestamp() - $1::interval
+        AND NOT EXISTS (SELECT FROM settleonce.payments p WHERE p.id = ANY (ARRAY[a.payment]))
+    ORDER BY a.closed_at LIMIT $2))`},
 }
 
 func (s *Store) now(ctx context.Context) (time.Time, error) {
