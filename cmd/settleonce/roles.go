@@ -96,7 +96,7 @@ func newRole(p process, name string, roles []string) *cobra.Command {
 // runRoles builds the roles, then runs them.
 func (w *worker) runRoles(ctx context.Context, names ...string) error {
 	r := &roleSet{worker: w}
-	w.store = store.New(store.Config{Pool: w.pool, Topics: w.topics, Wake: r.wake(), Logger: w.log})
+	w.store = store.New(store.Config{Pool: w.pool, Topics: w.topics, Wake: r.wake(), Named: w.named, Logger: w.log})
 	if slices.Contains(names, roleConsumer) || slices.Contains(names, roleGateway) {
 		if err := checkCallers(ctx, w); err != nil {
 			return err

@@ -129,6 +129,9 @@ func (w *worker) signing(c *config.Channel) (channel.CallbackSigning, error) {
 	return c.CallbackSigning()
 }
 
+// named reports whether callbacks of a channel repeat less than our payment id.
+func (w *worker) named(channel string) bool { return w.cfg.Channels[channel].CallbackNames }
+
 func (w *worker) openAdmin() error {
 	w.metrics.CollectSnapshot(snapshotOf(w.store), w.log)
 	w.metrics.CollectPool(w.poolStats)
