@@ -22,6 +22,8 @@ SEED      ?= 0
 ROWS      ?= 1000000
 # How long each target is fuzzed.
 FUZZTIME  ?= 10s
+# How many requests of each kind the HTTP edge is sent.
+EXAMPLES  ?= 50
 # Further flags of the command that dev, demo and bench run.
 ARGS      ?=
 
@@ -92,6 +94,10 @@ planted: ## Take out one guard at a time and see that each is missed (BUG="hold-
 .PHONY: fuzz
 fuzz: ## Fuzz everything that parses, one target after another (FUZZTIME=10s for each)
 	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: edge-fuzz
+edge-fuzz: build ## Fuzz the HTTP edge by its OpenAPI document, with schemathesis (EXAMPLES=50 for each operation)
+	@scripts/edge-fuzz $(EXAMPLES)
 
 .PHONY: kafka
 kafka: ## Run Apache Kafka in the foreground and print its addresses (ARGS="-brokers 3")
