@@ -61,7 +61,7 @@ func TestSigningKeyIsCheckedAndHidden(t *testing.T) {
 	require.NoError(t, err)
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", k, k, k, k), string(inJSON), fmt.Sprintf("%+v", producer.Config{SigningKey: k})} {
 		require.NotContains(t, text, secret[:8])
-		require.NotContains(t, text, fmt.Sprint(k.Secret[:3]))
+		require.NotContains(t, text, fmt.Sprintf("%d", k.Secret[:3]))
 	}
 	for _, wrong := range []producer.SigningKey{{ID: "shop-1"}, {Secret: k.Secret}, {ID: "a b", Secret: k.Secret}, {ID: "a", Secret: k.Secret[:31]}} {
 		require.Error(t, producer.Config{Brokers: []string{"b:1"}, SigningKey: wrong}.WithDefaults().Validate())

@@ -18,7 +18,7 @@ func TestG12_Authenticate(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	d := g.directory(nil)
-	shop, partner := g.add("shop", callers.Change{Namespace: ptr("family")}), g.add("partner", callers.Change{})
+	shop, partner := g.add("shop", callers.Change{Namespace: new("family")}), g.add("partner", callers.Change{})
 	c, credential, err := d.Authenticate(t.Context(), shop.Bearer)
 	require.NoError(t, err)
 	require.Equal(t, "shop", c.Name)

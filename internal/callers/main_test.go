@@ -70,5 +70,3 @@ func (g *ground) knows(d *callers.Directory, bearer string) bool {
 
 // always reads the table anew for each question.
 func always(c *callers.DirectoryConfig) { c.Fresh, c.Again = time.Nanosecond, time.Nanosecond }
-
-func ptr[T any](v T) *T { return &v }

@@ -17,7 +17,7 @@ func TestAddRotateRevoke(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	d := g.directory(always)
-	first := g.add("shop", callers.Change{Rate: ptr(2.5)})
+	first := g.add("shop", callers.Change{Rate: new(2.5)})
 	require.Regexp(t, `^so_[a-z2-7]{16}_[a-z2-7]{52}$`, first.Bearer)
 	c, _, err := d.Authenticate(t.Context(), first.Bearer)
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestAddRotateRevoke(t *testing.T) {
 	require.Equal(t, "cron", credential)
 	_, err = g.registry.Add(t.Context(), ada, "shop", "cron", callers.Change{})
 	g.refused(err, `has a credential "cron" already`)
-	_, err = g.registry.Add(t.Context(), ada, "shop", "x", callers.Change{Rate: ptr(1.0)})
+	_, err = g.registry.Add(t.Context(), ada, "shop", "x", callers.Change{Rate: new(1.0)})
 	g.refused(err, "caller shop is there already: change it with `settleonce callers set shop`")
 
 	second, err := g.registry.Rotate(t.Context(), ada, "shop", "", time.Hour)
@@ -109,14 +109,14 @@ func TestRegistryRefusesNonsense(t *testing.T) {
 		g.refused(err, "is not a name")
 	}
 	for _, set := range []callers.Change{
-		{Namespace: ptr("")}, {Namespace: ptr("A")}, {Rate: ptr(-1.0)}, {Rate: ptr(math.NaN())}, {Rate: ptr(math.Inf(1))}, {Rate: ptr(1.0), Burst: ptr(0)}, {Burst: ptr(-1)},
+		{Namespace: new("")}, {Namespace: new("A")}, {Rate: new(-1.0)}, {Rate: new(math.NaN())}, {Rate: new(math.Inf(1))}, {Rate: new(1.0), Burst: new(0)}, {Burst: new(-1)},
 	} {
 		_, err := g.registry.Set(t.Context(), ada, "shop", set)
 		require.ErrorIs(t, err, callers.ErrRefused)
 	}
 	_, err := g.registry.Set(t.Context(), ada, "shop", callers.Change{})
 	g.refused(err, "nothing is to be set")
-	_, err = g.registry.Set(t.Context(), ada, "stranger", callers.Change{Rate: ptr(1.0)})
+	_, err = g.registry.Set(t.Context(), ada, "stranger", callers.Change{Rate: new(1.0)})
 	g.refused(err, "caller stranger is not there")
 	_, err = g.registry.Rotate(t.Context(), ada, "stranger", "", 0)
 	g.refused(err, "caller stranger is not there")
@@ -132,11 +132,11 @@ func TestSet(t *testing.T) {
 	g.add("shop", callers.Change{})
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	c, err := g.registry.Set(t.Context(), ada, "shop", callers.Change{
-		Namespace: ptr("family"), Rate: ptr(10.0), Burst: ptr(50), RequireIssuedAt: ptr(true), GraceUntil: &until,
+		Namespace: new("family"), Rate: new(10.0), Burst: new(50), RequireIssuedAt: new(true), GraceUntil: &until,
 	})
 	require.NoError(t, err)
 	require.Equal(t, "family", c.Namespace)
-	c, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{RequireIssuedAt: ptr(false)})
+	c, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{RequireIssuedAt: new(false)})
 	require.NoError(t, err)
 	require.Equal(t, 50, c.Burst, "what is not named stays")
 	require.True(t, c.GraceUntil.Equal(until))
@@ -161,22 +161,22 @@ func TestG15_NamespaceStaysWithThePayments(t *testing.T) {
 	g.insertPayment(id, "shop", "shop", 4)
 	g.insertPayment(uuid.New(), "kiosk", "family", 1)
 	var elsewhere *store.NamespaceError
-	_, err := g.registry.Set(t.Context(), ada, "shop", callers.Change{Namespace: ptr("family")})
+	_, err := g.registry.Set(t.Context(), ada, "shop", callers.Change{Namespace: new("family")})
 	g.refused(err, "caller shop has payments in namespace shop")
 	require.ErrorAs(t, err, &elsewhere)
 	require.Equal(t, id, elsewhere.Payment)
-	_, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{Rate: ptr(1.0)})
+	_, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{Rate: new(1.0)})
 	require.NoError(t, err, "anything else may change")
 	_, err = g.registry.Add(t.Context(), ada, "kiosk", "", callers.Change{})
 	g.refused(err, "caller kiosk has payments in namespace family")
-	g.add("kiosk", callers.Change{Namespace: ptr("family")})
+	g.add("kiosk", callers.Change{Namespace: new("family")})
 	_, err = g.registry.Revoke(t.Context(), ada, "kiosk", callers.What{All: true})
 	require.NoError(t, err)
-	_, err = g.registry.Add(t.Context(), ada, "kiosk", "", callers.Change{Namespace: ptr("kiosk")})
+	_, err = g.registry.Add(t.Context(), ada, "kiosk", "", callers.Change{Namespace: new("kiosk")})
 	g.refused(err, "keep namespace family")
 	_, err = g.pool.Exec(t.Context(), `DELETE FROM settleonce.payments WHERE caller = 'shop'`)
 	require.NoError(t, err)
-	_, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{Namespace: ptr("family")})
+	_, err = g.registry.Set(t.Context(), ada, "shop", callers.Change{Namespace: new("family")})
 	require.NoError(t, err, "forgotten payments do not count")
 }
 

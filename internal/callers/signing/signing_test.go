@@ -36,8 +36,11 @@ func TestG12_SignatureProvesTheWriter(t *testing.T) {
 	good := shop.Sign(recordKey, value)
 	other := bytes.Replace(value, []byte("1999"), []byte("9999"), 1)
 	for _, accepted := range []struct{ caller, signature string }{
-		{"shop", good}, {"shop", old.Sign(recordKey, value)}, {"shop-cron", old.Sign(recordKey, value)},
-		{"shop", edge.Sign(recordKey, value)}, {"partner", edge.Sign(recordKey, value)},
+		{"shop", good},
+		{"shop", old.Sign(recordKey, value)},
+		{"shop-cron", old.Sign(recordKey, value)},
+		{"shop", edge.Sign(recordKey, value)},
+		{"partner", edge.Sign(recordKey, value)},
 	} {
 		require.NoError(t, ring.Verify(accepted.caller, recordKey, value, accepted.signature))
 	}
