@@ -98,15 +98,25 @@ func (t *tormentor) freeze(ctx context.Context, s strike) error {
 	if s.role != demo.RoleOutbox {
 		return t.scene.Freeze(ctx, s.role, s.lasts)
 	}
-	before, errBefore := t.shardEpochs(ctx)
+	before, errBefore := t.shardEpochsPatiently(ctx)
 	if err := t.scene.Freeze(ctx, s.role, s.lasts); err != nil {
 		return err
 	}
-	after, errAfter := t.shardEpochs(ctx)
-	if errBefore == nil && errAfter == nil { // else the database is away
+	after, errAfter := t.shardEpochsPatiently(ctx)
+	if errBefore == nil && errAfter == nil {
 		t.note(shardsTaken, int(after-before))
 	}
 	return nil
+}
+
+// shardEpochsPatiently asks again while the database is away.
+func (t *tormentor) shardEpochsPatiently(ctx context.Context) (sum int64, err error) {
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); ; {
+		if sum, err = t.shardEpochs(ctx); err == nil || time.Now().After(end) || !pause(ctx, 200*time.Millisecond) {
+			return sum, err
+		}
+	}
 }
 
 // shardEpochs sums up how often any shard of the outbox got an owner.
