@@ -57,6 +57,9 @@ var groupTitles = []GroupTitle{
 	{GroupDev, "Development stack"},
 }
 
+// off is the default of what has to be switched on.
+const off = "false"
+
 // Setting is one line of the table.
 type Setting struct {
 	// Name is the flag's name and the key in the file.

@@ -21,7 +21,7 @@ var kafkaSettings = []Setting{
 		target: func(c *Config) any { return &c.Kafka.ClientID },
 	},
 	{
-		Name: "kafka-tls", Group: GroupKafka, Default: "false",
+		Name: "kafka-tls", Group: GroupKafka, Default: off,
 		Doc:    "Encrypt every connection to the brokers. Certificates are always checked; there is no setting that skips it.",
 		target: func(c *Config) any { return &c.Kafka.TLS },
 	},
@@ -159,7 +159,7 @@ var postgresSettings = []Setting{
 		target: func(c *Config) any { return &c.Postgres.StatementTimeout },
 	},
 	{
-		Name: "postgres-allow-unsafe-durability", Group: GroupPostgres, Default: "false",
+		Name: "postgres-allow-unsafe-durability", Group: GroupPostgres, Default: off,
 		Doc: "Start although fsync, synchronous_commit or full_page_writes is off. Committed payments can then be lost in a " +
 			"crash, and a lost claim is a second charge. Never in production.",
 		target: func(c *Config) any { return &c.Postgres.AllowUnsafeDurability },

@@ -109,7 +109,7 @@ var channelSettings = []Setting{
 		target: func(c *Config) any { return &c.Channel.CallbackSecretFile },
 	},
 	{
-		Name: "channel-callback-names", Group: GroupChannel, Default: "false",
+		Name: "channel-callback-names", Group: GroupChannel, Default: off,
 		Doc: "Callbacks of this provider repeat our provider key or only its own reference, not our payment id: keep both names of every " +
 			"payment that ends, so that it is found. Two rows more per payment.",
 		target: func(c *Config) any { return &c.Channel.CallbackNames },

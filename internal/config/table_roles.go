@@ -45,7 +45,7 @@ var consumerSettings = []Setting{
 		target: func(c *Config) any { return &c.Consumer.SessionTimeout },
 	},
 	{
-		Name: "announce-accepted", Group: GroupConsumer, Default: "false",
+		Name: "announce-accepted", Group: GroupConsumer, Default: off,
 		Doc: "Publish payment.accepted and an accepted reply when a command is claimed. Kafka's acknowledgement already says that " +
 			"it is durable; two more messages per payment cost throughput.",
 		target: func(c *Config) any { return &c.Consumer.Announce },
@@ -153,7 +153,7 @@ var adminSettings = []Setting{
 		target: func(c *Config) any { return &c.Admin.Address },
 	},
 	{
-		Name: "pprof", Group: GroupAdmin, Default: "false",
+		Name: "pprof", Group: GroupAdmin, Default: off,
 		Doc:    "Serve /debug/pprof on the admin address. Profiles show memory contents in part.",
 		target: func(c *Config) any { return &c.Admin.PProf },
 	},
