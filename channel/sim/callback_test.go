@@ -91,7 +91,7 @@ var callbackCases = []struct {
 	{"authorized", "other", nil},
 	{"late_settlement:10ms", "other succeeded", nil},
 	{"callback_missing", "", nil},
-	{"callback_duplicate", "succeeded succeeded succeeded succeeded succeeded", nil},
+	{"callback_duplicate", strings.TrimSpace(strings.Repeat("succeeded ", 5)), nil},
 	{"callback_late:50ms", "succeeded", nil},
 	{"callback_early", "succeeded", nil},
 	{"callback_reordered", "succeeded other", nil},

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,12 +111,7 @@ func (s *stack) waitResult(n sim.Callback, want ...store.CallbackResult) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		got, _ := s.result(n)
-		for _, w := range want {
-			if got == w {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(want, got)
 	}, waitFor, tick, "callback never came to %v", want)
 }
 
@@ -213,12 +210,14 @@ func TestP10_SubmitReturnsAfterTheCallback(t *testing.T) {
 			s = start(t, handled(&hands{submit: held.take}), only(1, 1, 1), ruled(func(r *settle.Rules) { r.Lease = lease }))
 			s.warm()
 			s.takeCallbacks(true)
+			letGo := sync.OnceFunc(func() { close(held.goOn) })
+			t.Cleanup(letGo) // a failure must not hold the consumer for ever
 			s.send(c)
 			await(t, held.stopped, "never sent")
 			st := s.waitState(c, payment.Succeeded)
 			require.False(t, s.front.queries(c)[0].at.Before(st.Payment.CreatedAt.Add(lease-200*time.Millisecond)), "asked beside a live lease")
 			require.Equal(t, 1, s.callbackRows(c))
-			close(held.goOn)
+			letGo()
 			s.consumers[0].stop() // it stores what came of its calls
 			after := s.status(c)
 			require.Equal(t, payment.Succeeded, after.Payment.State)
