@@ -111,22 +111,22 @@
 #ifndef GIVEUP     /* no answer is no outcome (G3): internal/settle/rules.go review */
 #define GIVEUP 1
 #endif
-#ifndef FIRST      /* after lost commits the provider is asked before the first send: internal/settle/checks.go firstNotFound */
+#ifndef FIRST      /* after lost commits the provider is asked before the first send: internal/settle/suspect.go firstNotFound */
 #define FIRST 1
 #endif
 #ifndef LOWER      /* of Kafka's offset and the stored one the lower wins: consumer/consumer.go startOffset */
 #define LOWER 1
 #endif
-#ifndef ASK        /* and before a first send of what was parked: internal/settle/checks.go unasked */
+#ifndef ASK        /* and before a first send of what was parked: internal/settle/suspect.go unasked */
 #define ASK 1
 #endif
-#ifndef FORGOTTEN  /* and sends of a lost claim count: internal/settle/checks.go sends */
+#ifndef FORGOTTEN  /* and sends of a lost claim count: internal/settle/suspect.go sends */
 #define FORGOTTEN 1
 #endif
-#ifndef DOUBT      /* while commits may be lost, "the only send" is not believed, and its decline is concluded by a query: internal/settle/checks.go sends */
+#ifndef DOUBT      /* while commits may be lost, "the only send" is not believed, and its decline is concluded by a query: internal/settle/suspect.go sends */
 #define DOUBT 1
 #endif
-#ifndef DEADLINE   /* and that query waits for a send whose deadline was lost as well: internal/settle/checks.go doubted */
+#ifndef DEADLINE   /* and that query waits for a send whose deadline was lost as well: internal/settle/suspect.go doubted */
 #define DEADLINE 1
 #endif
 #ifndef TRACE      /* a refusal leaves a trace in the lookup; 0: a validation error need not */
@@ -141,11 +141,11 @@
 #else
 #define ALIVE (MAYRUN(0) || MAYRUN(1))
 #endif
-#define LOSTSENDS (FORGOTTEN && (first || lost))        /* internal/settle/checks.go mayBeForgotten */
+#define LOSTSENDS (FORGOTTEN && (first || lost))        /* internal/settle/suspect.go mayBeForgotten */
 #define UNASKED (ASK && suspect && count == 0 && !asked)
 #define RECORD (permits + (raised -> 8 : 0))            /* what the stored last deadline is made of */
 #define DOUBTED (DOUBT && suspect && count > 0)
-#define COUNT (count + (DOUBTED -> 1 : 0) + (LOSTSENDS -> 2 : 0))   /* internal/settle/checks.go sends */
+#define COUNT (count + (DOUBTED -> 1 : 0) + (LOSTSENDS -> 2 : 0))   /* internal/settle/suspect.go sends */
 #if SENDS > 2
 #define DEADYET ((!MAYRUN(0) || missed == 0) && (!MAYRUN(1) || missed == 1) && (!MAYRUN(2) || missed == 2))
 #else
@@ -359,7 +359,7 @@ out: atomic { a = NONE; s = 0; my = 0 }
 inline permit() {
   if
   :: state == REVIEW -> lease = 0                                       /* nothing automatic sends behind a person's back */
-  :: state != REVIEW && UNASKED -> first = true; lease = 0; missed = SENDS; raised = true   /* internal/settle/checks.go askFirst */
+  :: state != REVIEW && UNASKED -> first = true; lease = 0; missed = SENDS; raised = true   /* internal/settle/suspect.go askFirst */
   :: state != REVIEW && !UNASKED && COUNT == 0 && state == PENDING -> ends(REJ)     /* stale by now, obligation paid, parked too long */
   :: state != REVIEW && !UNASKED && !tired ->
      if
@@ -389,7 +389,7 @@ inline queryAnswer() {
      if
      :: a == NOTSENT -> lease = 0                                       /* not one of the three: internal/settle/checks.go PutOff */
      :: a == NOTHING -> unanswered()   /* internal/settle/checks.go counted */
-     :: a == NOTFOUND && first ->                                       /* internal/settle/checks.go firstNotFound */
+     :: a == NOTFOUND && first ->                                       /* internal/settle/suspect.go firstNotFound */
         lease = 0;
         if
         :: !(PROOF || IDEMP) -> state = REVIEW

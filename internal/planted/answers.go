@@ -90,10 +90,18 @@ var answers = []Bug{
 	},
 	{
 		Name: "caller-not-checked", Guarantee: "G12",
-		What: "a topic may carry anybody's commands",
+		What: "nobody looks whose command it is, nor who signed it",
 		File: "consumer/judge.go", Guard: "Consumer.read",
 		Old:     "if a.Dead = c.strange(d, decoded.Identity.Caller); a.Dead != nil {",
 		New:     "if d == nil {",
+		Torture: "--seed 8 --payments 400 --faults replay",
+	},
+	{
+		Name: "foreign-caller", Guarantee: "G12",
+		What: "a topic may carry anybody's commands",
+		File: "consumer/callers.go", Guard: "Consumer.strange",
+		Old:     "if !c.cfg.Callers.May(d.Topic, caller) {",
+		New:     "if caller == \"\" {",
 		Torture: "--seed 8 --payments 400 --faults replay",
 	},
 	{

@@ -98,7 +98,7 @@ var charges = []Bug{
 	{
 		Name: "permit-unasked-after-failover", Guarantee: "G2",
 		What: "a parked payment is sent without asking after a failover",
-		File: "internal/settle/checks.go", Guard: "unasked",
+		File: "internal/settle/suspect.go", Guard: "unasked",
 		Old:   "return l.Suspect && l.Open.Sends.Count == 0 && l.Open.Sends.LastDeadline.IsZero()",
 		New:   "return l.Suspect && l.Open.Sends.Count < 0",
 		Model: "settle -DASK=0 -DAMNESIA=2 -DROUNDS=2 -DIDEMP=0", Test: "./internal/settle -run TestWorlds$|TestLostPermitIsAskedAboutFirst",
@@ -187,7 +187,7 @@ var charges = []Bug{
 	{
 		Name: "lost-sends-forgotten", Guarantee: "G3",
 		What: "after lost commits the one send on record is believed to be the only one",
-		File: "internal/settle/checks.go", Guard: "Rules.sends",
+		File: "internal/settle/suspect.go", Guard: "Rules.sends",
 		Old:   "known.Count++ // the permit of a further send may be lost (G3)",
 		New:   "known.Count += 0",
 		Model: "settle -DDOUBT=0 -DAMNESIA -DIDEMP=0", Test: "./internal/settle -run TestG3_DeclineAfterAFailover",
@@ -195,7 +195,7 @@ var charges = []Bug{
 	{
 		Name: "lost-deadline-forgotten", Guarantee: "G3",
 		What: "and its deadline: the query that concludes a decline does not wait for a send that a failover took away",
-		File: "internal/settle/checks.go", Guard: "Rules.doubted",
+		File: "internal/settle/suspect.go", Guard: "Rules.doubted",
 		Old:   "if l.Suspect && l.Open.Sends.Count > 0 && !l.Open.NoMoreSends {",
 		New:   "if l.Suspect && l.Open.Sends.Count < 0 {",
 		Model: "settle -DDEADLINE=0 -DAMNESIA=2 -DROUNDS=2", Test: "./internal/settle -run TestG3_DeclineAfterAFailover",

@@ -59,7 +59,8 @@ func torture(ctx context.Context, t *tree, b *planted.Bug) (verdict, error) {
 	if built.code != 0 {
 		return verdict{}, fmt.Errorf("the bug %s does not compile: %s", b.Name, built.both)
 	}
-	out, err := t.command(ctx, tortureLimit, "bin/settleonce", append([]string{"torture", "-o", "json"}, strings.Fields(b.Torture)...)...)
+	args := []string{"torture", "-o", "json", "--patience", "45s"} // what a bug keeps from settling need not be waited for; later flags win
+	out, err := t.command(ctx, tortureLimit, "bin/settleonce", append(args, strings.Fields(b.Torture)...)...)
 	if err != nil {
 		return verdict{}, err
 	}
