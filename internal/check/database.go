@@ -39,6 +39,9 @@ type PaymentRow struct {
 	Attempt     int
 	Sends       int
 	Reference   string
+	// Imported says that it came from an older system: no command in a topic asked
+	// for it, its charge has a key of that system, and its end was no news.
+	Imported bool
 }
 
 // OpenRow is what an unresolved payment waits for.
@@ -113,7 +116,7 @@ func (d *Database) readInstallation(ctx context.Context, tx pgx.Tx) error {
 
 func (d *Database) readPayments(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `SELECT id, caller, operation, idempotency_key, provider_key, state, version, attempt, sends,
-		coalesce(provider_reference, '') FROM settleonce.payments ORDER BY created_at`)
+		coalesce(provider_reference, ''), origin_topic LIKE 'import:%' FROM settleonce.payments ORDER BY created_at`)
 	if err != nil {
 		return err
 	}
@@ -122,6 +125,7 @@ func (d *Database) readPayments(ctx context.Context, tx pgx.Tx) error {
 	var state int16
 	_, err = pgx.ForEachRow(rows, []any{
 		&p.ID, &p.Identity.Caller, &operation, &p.Identity.Key, &p.ProviderKey, &state, &p.Version, &p.Attempt, &p.Sends, &p.Reference,
+		&p.Imported,
 	}, func() error {
 		p.Identity.Operation, p.State = operation, payment.State(state)
 		d.Payments = append(d.Payments, p)

@@ -148,6 +148,9 @@ type judge struct {
 	checked    map[string]int
 	violations []Violation
 	unchecked  []Unchecked
+	// imported are the payments of older systems: in the topics there are only their
+	// retries, and what became of reviews.
+	imported map[uuid.UUID]bool
 	// obligationsPaid counts obligations that were paid, paidTwice those that were
 	// paid more than once.
 	obligationsPaid, paidTwice int
@@ -155,7 +158,15 @@ type judge struct {
 
 func newJudge(e *Evidence, rules Rules) *judge {
 	e.match()
-	return &judge{evidence: e, rules: rules, checked: map[string]int{}}
+	j := &judge{evidence: e, rules: rules, checked: map[string]int{}, imported: map[uuid.UUID]bool{}}
+	if rules.Database != nil {
+		for i := range rules.Database.Payments {
+			if p := &rules.Database.Payments[i]; p.Imported {
+				j.imported[p.ID] = true
+			}
+		}
+	}
+	return j
 }
 
 // Judge checks all that topics, tables and the channels' ledgers show.
@@ -169,9 +180,16 @@ func (j *judge) verdict() Verdict {
 	j.evidence.fileLedgers()
 	j.unclaimed()
 	for _, v := range j.evidence.arrivals {
+		if v.dossier != nil && j.imported[v.dossier.id] {
+			j.retried(v)
+			continue
+		}
 		j.arrival(v)
 	}
 	for _, d := range j.evidence.dossiers {
+		if j.imported[d.id] {
+			continue
+		}
 		j.charge(d)
 		j.evident(d)
 		j.sticky(d)
@@ -205,11 +223,14 @@ func (j *judge) unclaimed() {
 		j.brokenf("G5", l.key, "the dead letter at %s names no record it comes from", l.place)
 	}
 	for _, r := range j.evidence.open {
+		if j.imported[r.payment] {
+			continue
+		}
 		j.brokenf("G5", r.key.String(), "the reply at %s answers no delivery of its payment", r.place)
 	}
 	var orphans []*event
 	for _, d := range j.evidence.byID {
-		if len(d.arrivals) == 0 {
+		if len(d.arrivals) == 0 && !j.imported[d.id] {
 			orphans = append(orphans, d.events...)
 		}
 	}
@@ -218,6 +239,20 @@ func (j *judge) unclaimed() {
 	})
 	for _, e := range orphans {
 		j.brokenf("G6", e.key.String(), "the event at %s is about a payment that no command asked for", e.place)
+	}
+}
+
+// retried: whoever repeats an imported payment is answered as a repeat, and is
+// never the first (G2).
+func (j *judge) retried(v *arrival) {
+	j.check("G2")
+	if !answered(v) && !j.running(v.dossier) {
+		j.brokenf("G5", v.dossier.key(), "no reply and no dead letter for the record at %s", v.place)
+	}
+	for _, r := range v.replies {
+		if !r.replayed && r.kind != payment.ReplyConflict {
+			j.brokenf("G2", v.dossier.key(), "a retry of an imported payment was answered %s, not as a repeat, at %s", r.kind, r.place)
+		}
 	}
 }
 
