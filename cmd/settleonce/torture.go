@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -56,10 +57,15 @@ func faultNames() string {
 	return strings.Join(names, ", ")
 }
 
+// tortureMemory is what a run may use before the garbage is collected more often.
+// The brokers run in this process, and so do the proxies and the checker.
+const tortureMemory = 1 << 30
+
 func runTorture(cmd *cobra.Command, p process, cfg torture.Config) error {
 	if _, err := wantsJSON(cmd); err != nil {
 		return err
 	}
+	debug.SetMemoryLimit(tortureMemory)
 	live := newLive(p.stderr)
 	cfg.Say, cfg.Progress = live.say, live.progress
 	report, err := torture.Run(cmd.Context(), cfg)

@@ -43,6 +43,8 @@ type arrival struct {
 	fingerprint payment.Fingerprint
 	replies     []*reply
 	dead        []deadLetter
+	// asked is what it asked for, where that is not what the first delivery did.
+	asked *asked
 }
 
 // deadLetter is a record in the dead-letter topic.

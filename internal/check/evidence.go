@@ -130,6 +130,9 @@ func (e *Evidence) AddCommand(r *kafka.Record) {
 	}
 	v.dossier, v.number = d, len(d.arrivals)
 	d.arrivals = append(d.arrivals, v)
+	if v.number > 0 && v.fingerprint != d.first().fingerprint {
+		v.asked = e.askedBy(&decoded)
+	}
 }
 
 func (e *Evidence) askedBy(decoded *payment.Decoded) *asked {
@@ -221,6 +224,9 @@ func (e *Evidence) match() {
 	for _, l := range e.letters {
 		if v := e.at(l.of); v != nil {
 			v.dead = append(v.dead, l)
+			if l.reason == string(payment.DeadBadSignature) {
+				e.disown(v)
+			}
 			continue
 		}
 		letters = append(letters, l)
@@ -234,6 +240,31 @@ func (e *Evidence) match() {
 	}
 	clear(e.open[len(open):])
 	e.open = open
+}
+
+// disown takes a forged command out of the payment that it names: it is no delivery
+// of it, and what it asked for does not count (G12). An answer to it then belongs to
+// nothing, which is a violation.
+func (e *Evidence) disown(v *arrival) {
+	d := v.dossier
+	if d == nil || len(v.replies) > 0 {
+		return
+	}
+	v.dossier, v.key = nil, d.key()
+	was := d.arrivals[0]
+	d.arrivals = slices.DeleteFunc(d.arrivals, func(a *arrival) bool { return a == v })
+	for i, a := range d.arrivals {
+		a.number = i
+		if was == v && a.fingerprint == was.fingerprint {
+			a.asked = d.asked
+		}
+	}
+	switch {
+	case len(d.arrivals) == 0:
+		e.dossiers = slices.DeleteFunc(e.dossiers, func(other *dossier) bool { return other == d })
+	case was == v:
+		d.asked = d.arrivals[0].asked
+	}
 }
 
 // matchReply looks for the delivery among those of the payment: the id of a reply

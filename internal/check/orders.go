@@ -139,10 +139,14 @@ func (j *judge) refused(o obligation, d *dossier, group []*dossier) {
 		j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", r.code)
 		return
 	}
-	by := group[i]
+	if by := group[i]; !by.had(payment.EventEvidenceConflict) && (by.outcome != nil || !j.running(by)) {
+		j.inTheWay(o, d, by, r)
+	} // else a conflict stands in the way of everything, or an event is on its way
+}
+
+// inTheWay judges the payment that a rejection names.
+func (j *judge) inTheWay(o obligation, d, by *dossier, r *reply) {
 	switch {
-	case by.had(payment.EventEvidenceConflict) || by.outcome == nil && j.running(by):
-		// a conflict stands in the way of everything; an event on its way is not judged
 	case by.outcome == nil && by.state() == payment.Rejected: // never claimed
 		j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names %s, which was rejected itself", r.code, by.key())
 	case r.code == payment.CodePriorAttemptUnresolved:

@@ -126,6 +126,22 @@ var obligationPlants = map[string]func(w *world) uuid.UUID{
 		w.charged(c)
 		return c.IdempotencyKey
 	},
+	"G15 sent while the first is in review, and declined": func(w *world) uuid.UUID {
+		first := w.command()
+		w.deliver(first)
+		w.ask(first, sim.StatusSettled)
+		w.tell(first, payment.EventReviewRequired, payment.Review)
+		c := w.secondKey(first)
+		w.declined(c)
+		return c.IdempotencyKey
+	},
+	"G15 sent after the order was paid, and declined": func(w *world) uuid.UUID {
+		first := w.command()
+		w.charged(first)
+		c := w.secondKey(first)
+		w.declined(c)
+		return c.IdempotencyKey
+	},
 	"G15 paid again without a name where only a name counts": func(w *world) uuid.UUID {
 		first := w.command(func(c *payment.Command) { c.Caller = "market" })
 		w.charged(first)

@@ -58,24 +58,39 @@ func (j *judge) askedEarly(d *dossier) {
 	if d.charge == nil || len(d.others) > 0 || j.rules.Database != nil && j.rules.Database.Suspect != "" {
 		return
 	}
-	first := far
-	for i := range d.requeries {
-		if q := &d.requeries[i]; q.query == 1 && q.due.Before(first) {
-			first = q.due
-		}
-	}
+	first := d.firstDue()
 	for _, at := range d.charge.QueriedAt {
 		j.check("G13")
 		if first != far && at.Before(first.Add(-clockSlack)) {
 			j.brokenf("G13", d.key(), "the channel was asked %s before the first re-query was due", first.Sub(at).Round(time.Millisecond))
 			return
 		}
-		for i := range d.requeries {
-			q := &d.requeries[i]
-			if q.query > 1 && d.charge.Declined == 0 && at.After(q.stored().Add(underWay)) && at.Before(q.due.Add(-clockSlack)) {
-				j.brokenf("G13", d.key(), "the channel was asked %s before re-query %d was due", q.due.Sub(at).Round(time.Millisecond), q.query)
-				return
-			}
+		if q := d.tooEarlyFor(at); q != nil {
+			j.brokenf("G13", d.key(), "the channel was asked %s before re-query %d was due", q.due.Sub(at).Round(time.Millisecond), q.query)
+			return
 		}
 	}
+}
+
+// firstDue is when the first re-query was due, far where none was announced.
+func (d *dossier) firstDue() time.Time {
+	first := far
+	for i := range d.requeries {
+		if q := &d.requeries[i]; q.query == 1 && q.due.Before(first) {
+			first = q.due
+		}
+	}
+	return first
+}
+
+// tooEarlyFor is a later re-query that was announced by then and not due, nil
+// without any.
+func (d *dossier) tooEarlyFor(at time.Time) *requery {
+	for i := range d.requeries {
+		q := &d.requeries[i]
+		if q.query > 1 && d.charge.Declined == 0 && at.After(q.stored().Add(underWay)) && at.Before(q.due.Add(-clockSlack)) {
+			return q
+		}
+	}
+	return nil
 }

@@ -269,9 +269,11 @@ func (w *writer) when(p *planned, event payment.EventType, then *planned, again 
 	w.script.later += 1 + len(again)
 }
 
-// whenFresh is when, a while later, for a payment that is issued only then.
-func (w *writer) whenFresh(p *planned, event payment.EventType, after time.Duration, then *planned) {
-	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: event, then: then, after: after, fresh: true})
+// wellAfter delivers a payment some seconds after the success of another one, and
+// issues it only then.
+func (w *writer) wellAfter(p, then *planned) {
+	const after = 3 * time.Second // the tolerance is 2 s
+	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: payment.EventSucceeded, then: then, after: after, fresh: true})
 	w.script.later++
 }
 

@@ -154,7 +154,7 @@ func TestPlayer_DropsWhatWaitsForTheDropped(t *testing.T) {
 	first := w.payment(endsCharged, "")
 	second := w.following(first)
 	w.when(first, payment.EventSucceeded, second)
-	w.whenFresh(second, payment.EventSucceeded, time.Second, w.following(second))
+	w.wellAfter(second, w.following(second))
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
 	p.heard(first.id(), payment.EventReviewRequired)
@@ -170,7 +170,7 @@ func TestPlayer_IssuesLate(t *testing.T) {
 	w := &writer{script: &script{length: time.Second}, random: newRandom(1), start: begin, channels: one}
 	first := w.payment(endsCharged, "")
 	second := w.sameOrder(first, endsCharged)
-	w.whenFresh(first, payment.EventSucceeded, 3*time.Second, second)
+	w.wellAfter(first, second)
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
 	p.heard(first.id(), payment.EventSucceeded)

@@ -128,7 +128,7 @@ var stories = []story{
 	{"issued later", 10, func(w *writer) {
 		p := w.payment(endsCharged, "")
 		w.first(p)
-		w.whenFresh(p, payment.EventSucceeded, 3*time.Second, w.sameOrder(p, endsCharged))
+		w.wellAfter(p, w.sameOrder(p, endsCharged))
 	}},
 	{"issued later where only a name counts", 8, func(w *writer) {
 		p := w.payment(endsCharged, "")
@@ -136,11 +136,11 @@ var stories = []story{
 		w.first(p)
 		unnamed := w.sameOrder(p, endsSecond)
 		unnamed.command.Caller = jobs
-		w.whenFresh(p, payment.EventSucceeded, 3*time.Second, unnamed)
+		w.wellAfter(p, unnamed)
 		named := w.following(p)
 		named.command.Caller = jobs
 		w.when(p, payment.EventSucceeded, named)
-		w.whenFresh(named, payment.EventSucceeded, 3*time.Second, w.naming(p, p.id(), endsPaid)) // not the latest
+		w.wellAfter(named, w.naming(p, p.id(), endsPaid)) // not the latest
 	}},
 	{"two callers of one namespace at once", 6, func(w *writer) {
 		p := w.payment(endsRace, "")

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -80,9 +81,7 @@ func (f *Fleet) DescribeChannels(urls map[string]string) error {
 			url = f.sims[i].URL
 		}
 		section[c.Name] = map[string]string{"type": "sim", "url": url, "identity": "sim fleet " + c.Name}
-		for key, value := range c.Promises {
-			section[c.Name][key] = value
-		}
+		maps.Copy(section[c.Name], c.Promises)
 	}
 	text, err := yaml.Marshal(map[string]any{"channels": section})
 	if err != nil {

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -24,22 +25,26 @@ type mix struct {
 
 const notIdempotent = `"idempotentSubmit":false,"pinsFailures":false`
 
+// no is a promise that is not given.
+const no = "false"
+
 var (
-	noProof  = map[string]string{"not-found-is-proof": "false"}
-	sendOnce = map[string]string{"idempotent-submit": "false", "key-memory": "", "pins-failures": "false"}
-	noLookup = map[string]string{"query": "false", "visibility-lag": "", "query-reach": "", "not-found-is-proof": "false"}
+	noProof  = map[string]string{"not-found-is-proof": no}
+	sendOnce = map[string]string{"idempotent-submit": no, "key-memory": "", "pins-failures": no}
+	noLookup = map[string]string{"query": no, "visibility-lag": "", "query-reach": "", "not-found-is-proof": no}
 )
 
 // mixes are the capabilities that decide how the unknown is resolved.
 var mixes = []mix{
 	{"full", "idempotent, failures pinned, lookup at once", `"idempotentSubmit":true`, nil, false},
-	{"unpinned", "failures not pinned", `"pinsFailures":false`, map[string]string{"pins-failures": "false"}, false},
+	{"unpinned", "failures not pinned", `"pinsFailures":false`, map[string]string{"pins-failures": no}, false},
 	{"lagging", "lookup lags by a second", `"visibilityLag":"1s"`, map[string]string{"visibility-lag": "1s"}, false},
 	{"no-proof", "not found is no proof", `"notFoundIsProof":false`, noProof, true},
 	{"send-once", "not idempotent, with lookup", notIdempotent, sendOnce, true},
 	{
 		"vague", "failures not pinned, lookup lags, not found is no proof", `"pinsFailures":false,"visibilityLag":"700ms","notFoundIsProof":false`,
-		map[string]string{"pins-failures": "false", "visibility-lag": "700ms", "not-found-is-proof": "false"}, true,
+		map[string]string{"pins-failures": no, "visibility-lag": "700ms", "not-found-is-proof": no},
+		true,
 	},
 	{"no-lookup", "idempotent, without lookup", `"query":false,"notFoundIsProof":false`, noLookup, true},
 	{"blind", "neither idempotent nor lookup", notIdempotent + `,"query":false,"notFoundIsProof":false`, merged(sendOnce, noLookup), true},
@@ -48,9 +53,7 @@ var mixes = []mix{
 func merged(some ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, m := range some {
-		for key, value := range m {
-			all[key] = value
-		}
+		maps.Copy(all, m)
 	}
 	return all
 }
