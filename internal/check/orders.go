@@ -134,6 +134,9 @@ func (j *judge) refused(o obligation, d *dossier, group []*dossier) {
 	if r == nil || r.code != payment.CodePriorAttemptUnresolved && r.code != payment.CodeObligationAlreadyPaid {
 		return
 	}
+	if r.blockedBy != nil && j.imported[*r.blockedBy] {
+		return // what is known of that one is not in the topics
+	}
 	i := slices.IndexFunc(group, func(other *dossier) bool { return other != d && r.blockedBy != nil && other.id == *r.blockedBy })
 	if i < 0 {
 		j.brokenf("G15", d.key(), "rejected as %s, and blockedBy names no other payment of the order", r.code)
