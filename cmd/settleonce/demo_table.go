@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/demo"
 )
 
@@ -21,6 +22,10 @@ func demoTable(t *table, r demo.Report) {
 	t.row("CHANNEL", "", "its own ledger, which nobody of ours writes")
 	count("charges", c.Charges, "%d submits arrived, %d queries (budget: %s)", c.ChannelAsked, c.Queries, r.QueryBudget)
 	count("keys charged twice", c.DoubleCharged, "")
+	count("orders charged", c.Obligations, "%d of them again, on purpose", c.PaidTwice)
+	if len(c.Channels) > 1 {
+		channelRows(t, c.Channels)
+	}
 	t.row("OUTCOMES", "", "payment.events")
 	count("succeeded", c.Succeeded, "each settled once in the ledger")
 	count("declined", c.Declined, "none settled in the ledger")
@@ -42,6 +47,13 @@ func demoTable(t *table, r demo.Report) {
 	t.row("TIME", fmt.Sprintf("%4.0f s", r.Seconds), fmt.Sprintf("settled %.0f s after the last command", r.SettleSeconds))
 	t.row("")
 	verdictTable(t, r)
+}
+
+func channelRows(t *table, channels []check.ChannelCounts) {
+	for _, c := range channels {
+		t.row("  · "+c.Channel, fmt.Sprintf("%6d", c.Charges), fmt.Sprintf("charges, %d payments, %d submits, %d queries; %d were unknown, %d are in review",
+			c.Payments, c.Asked, c.Queries, c.Unknown, c.InReview))
+	}
 }
 
 // sum adds counts up.
