@@ -51,11 +51,7 @@ func TestCluster(t *testing.T) {
 	report, err := demo.Run(t.Context(), demo.Config{
 		Fleet: fleet.Config{
 			Binary: program(t), Dir: filepath.Join(dir, "fleet"), Log: zerolog.Nop(), DSN: pair.DSN(database), Kafka: fleet.KafkaApache,
-			Apache: apachekafka.Config{
-				Brokers: 3, Controller: separate, Heap: "384m", StartTimeout: 4 * time.Minute,
-				// A broker that is gone is missed sooner than after the usual 9 s.
-				Settings: map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000", "replica.lag.time.max.ms": "10000"},
-			},
+			Apache: apachekafka.Config{Brokers: 3, Controller: separate, Heap: "384m", StartTimeout: 10 * time.Minute},
 		},
 		Commands: payments, Length: max(shortest, time.Duration(payments)*time.Second/perSecond), Seed: seed, Kills: -1,
 		// It counts from the start, and a scene takes a minute where ten other tests run.
