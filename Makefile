@@ -75,6 +75,11 @@ bench: build ## Measure throughput and latency, with the correctness counters
 test: ## Run the tests on Postgres, the embedded broker and Apache Kafka, with the race detector (PKG=./outbox/...)
 	go run ./internal/testrun $(TESTRUN) -- $(TESTFLAGS) $(PKG)
 
+.PHONY: alerts
+alerts: ## Try every alert, where it must fire and where it must stay silent (needs promtool, Debian's package prometheus)
+	promtool check rules deploy/prometheus/alerts.yml
+	promtool test rules deploy/prometheus/alerts_test.yml
+
 .PHONY: model
 model: ## Check the model of the protocol with spin, and that every rule in it is needed (docs/model.md)
 	@model/run

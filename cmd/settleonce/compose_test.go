@@ -5,21 +5,16 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	"github.com/compose-spec/compose-go/v2/types"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
 	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/telemetry"
 )
 
 // The machines of the tests have no Docker, so what the file says is compared
@@ -184,39 +179,4 @@ func TestPrometheusScrapesTheRoles(t *testing.T) {
 		require.Equal(t, ":"+dns.Port, loaded.Config.Admin.Address)
 	}
 	require.Equal(t, []string{"alerts.yml"}, scrape.RuleFiles)
-}
-
-var metricName = regexp.MustCompile(`settleonce_[a-z_]+`)
-
-// An alert on a metric that does not exist never fires.
-func TestAlertsUseMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	m := telemetry.NewMetrics("test")
-	m.CollectSnapshot(nil, zerolog.Nop())
-	m.CollectLag(nil)
-	m.CollectRelay(nil)
-	m.CollectPool(nil)
-	descs := make(chan *prometheus.Desc, 1000)
-	m.Registry().Describe(descs)
-	close(descs)
-	var known []string
-	for d := range descs {
-		known = append(known, metricName.FindString(d.String()))
-	}
-	raw, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
-	require.NoError(t, err)
-	var alerts struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
-		}
-	}
-	require.NoError(t, yaml.Unmarshal(raw, &alerts))
-	require.NotEmpty(t, alerts.Groups[0].Rules)
-	for _, rule := range alerts.Groups[0].Rules {
-		used := metricName.FindAllString(rule.Expr, -1)
-		require.NotEmpty(t, used, rule.Alert)
-		for _, name := range used {
-			require.True(t, slices.Contains(known, name), "%s uses %s", rule.Alert, name)
-		}
-	}
 }

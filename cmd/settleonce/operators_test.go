@@ -102,14 +102,14 @@ func TestOperatorsToolsRefuse(t *testing.T) {
 	body := filepath.Join(t.TempDir(), "empty.json")
 	require.NoError(t, os.WriteFile(body, nil, 0o600))
 	for want, args := range map[string][]string{
-		"--actor NAME --reason TEXT":    {"replay", "--topic", "payment.commands", "--execute"},
-		"say --matching with filters":   {"deadletter", "redrive"},
-		"not both":                      {"deadletter", "redrive", "1-2", "--matching"},
-		"name exactly one":              {"deadletter", "redrive", "1-2", "1-3", "--value", body},
-		"who does it and why":           {"deadletter", "discard", "1-2", "--execute"},
-		"-o yaml is not known":          {"doctor", "-o", "yaml"},
-		"requires at least 1":           {"deadletter", "discard"},
-		"accepts 1 arg":                 {"deadletter", "show"},
+		"--actor NAME --reason TEXT":     {"replay", "--topic", "payment.commands", "--execute"},
+		"say --matching with filters":    {"deadletter", "redrive"},
+		"not both":                       {"deadletter", "redrive", "1-2", "--matching"},
+		"name exactly one":               {"deadletter", "redrive", "1-2", "1-3", "--value", body},
+		"who does it and why":            {"deadletter", "discard", "1-2", "--execute"},
+		"-o yaml is not known":           {"doctor", "-o", "yaml"},
+		"requires at least 1":            {"deadletter", "discard"},
+		"accepts 1 arg":                  {"deadletter", "show"},
 		"unknown command \"rewind\" for": {"rewind"},
 	} {
 		r := runCommand(t, nil, args...)
