@@ -112,7 +112,7 @@ func ledgers(c *config.Config) map[string]string {
 func checkRules(c *config.Config, known map[string]string) check.Rules {
 	rules := check.Rules{
 		Namespaces: known, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
-		Share: c.Reconciler.QueryShare, Floor: c.Reconciler.QueryFloor, Blind: map[string]string{},
+		Share: c.Reconciler.QueryShare, Floor: c.Reconciler.QueryFloor, Blind: map[string]string{}, Prompted: map[string]string{},
 	}
 	for caller := range known {
 		rules.Callers = append(rules.Callers, caller)
@@ -120,6 +120,9 @@ func checkRules(c *config.Config, known map[string]string) check.Rules {
 	for name, channel := range c.Channels {
 		if channel.Type != config.ChannelSim {
 			rules.Blind[name] = "a channel of type " + channel.Type + " shows no ledger"
+		}
+		if len(channel.CallbackSecrets) > 0 || channel.CallbackSecretFile != "" {
+			rules.Prompted[name] = "its callbacks make us ask at once"
 		}
 	}
 	return rules

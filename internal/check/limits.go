@@ -35,6 +35,9 @@ func (j *judge) limits() {
 		}
 		j.unseen("G13", "the query budget of the channel "+channel, j.rules.Blind[channel])
 	}
+	for _, channel := range slices.Sorted(maps.Keys(j.rules.Prompted)) {
+		j.unseen("G13", "whether the channel "+channel+" was asked before a re-query was due", j.rules.Prompted[channel])
+	}
 	if j.rules.Database == nil {
 		j.unseen("G7", "the tables", "no database was read")
 	}

@@ -59,6 +59,19 @@ func TestVerdict_KnowsNoBudget(t *testing.T) {
 	require.Contains(t, whyUnseen(t, w.judge(), "G13", "the peaks of queries at the channel sim"), "remembers")
 }
 
+// Callbacks make us ask at once: then nobody can say that it was too early.
+func TestVerdict_PromptedChannelsAreAskedAnyTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	channelPlants["G13 asked before the first re-query was due"](w)
+	require.NotEmpty(t, w.judge().Violations)
+	rules := w.rules()
+	rules.Prompted = map[string]string{"sim": "its callbacks make us ask at once"}
+	v := Judge(w.file(), rules)
+	require.Empty(t, v.Violations)
+	require.Contains(t, whyUnseen(t, v, "G13", "whether the channel sim was asked before a re-query was due"), "callbacks")
+}
+
 // A channel that was started again does not know the submits before: they are not
 // missed in what it allows.
 func TestVerdict_ChannelStartedAgain(t *testing.T) {

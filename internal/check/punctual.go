@@ -58,6 +58,9 @@ func (j *judge) askedEarly(d *dossier) {
 	if d.charge == nil || len(d.others) > 0 || j.rules.Database != nil && j.rules.Database.Suspect != "" {
 		return
 	}
+	if _, prompted := j.rules.Prompted[d.charge.channel]; prompted {
+		return
+	}
 	first := d.firstDue()
 	for _, at := range d.charge.QueriedAt {
 		j.check("G13")

@@ -127,6 +127,8 @@ type Rules struct {
 	Window, Skew time.Duration
 	// Topics are where callers' replies and events go; nil leaves it out.
 	Topics *payment.Topics
+	// Prompted are channels that may be asked before a re-query is due, and why.
+	Prompted map[string]string
 	// Blind are channels whose ledger cannot be seen, and why.
 	Blind map[string]string
 	// Incomplete says that old records may be gone from the topics, so that what
