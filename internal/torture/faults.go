@@ -40,7 +40,7 @@ func (t *tormentor) disturb(ctx context.Context, s strike) error {
 }
 
 func (t *tormentor) stretch(s strike) *proxy {
-	switch s.fault { //nolint:exhaustive // the faults of networks
+	switch s.fault {
 	case CutChannel, SlowChannel:
 		return t.struckChannel(s).proxy
 	case CutKafka, SlowKafka:

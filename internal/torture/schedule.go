@@ -118,7 +118,7 @@ var kinds = []sim.Kind{
 }
 
 // every is the mean time between two faults.
-const every = 900 * time.Millisecond
+const every = 2 * time.Second
 
 // schedule is what is broken when: each of the faults at least once, and more as
 // time allows. The same seed gives the same one.
