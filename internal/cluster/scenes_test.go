@@ -33,7 +33,7 @@ const (
 const (
 	database = "settleonce"
 	// patience is how long what must happen may take, on a busy machine.
-	patience = 90 * time.Second
+	patience = 3 * time.Minute
 	// outage is how long two brokers stay away at least.
 	outage = 8 * time.Second
 	// askDelay is how long a payment waits before its provider is asked about it, while commits may be
