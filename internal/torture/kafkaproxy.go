@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -113,7 +114,7 @@ func (k *kafkaTalk) rename(request kafkawire.Request, from *bufio.Reader, to *bu
 	if err != nil {
 		return err
 	}
-	out := append(frame[:sizeBytes+answerHeaderBytes:sizeBytes+answerHeaderBytes], body...)
+	out := slices.Concat(frame[:sizeBytes+answerHeaderBytes], body)
 	binary.BigEndian.PutUint32(out, uint32(len(out)-sizeBytes)) //nolint:gosec // about as small as it came
 	_, err = to.Write(out)
 	return err
