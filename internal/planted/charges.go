@@ -213,8 +213,8 @@ var charges = []Bug{
 		Name: "decline-forbids-nothing", Guarantee: "G4",
 		What: "a decline that waits for its query does not forbid the next send",
 		File: "internal/settle/rules.go", Guard: "Rules.holdDecline",
-		Old:   "open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, a.Cause, a.Reference",
-		New:   "open.DeclineCause, open.DeclineReference = a.Cause, a.Reference",
+		Old:   "open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, cmp.Or",
+		New:   "open.NoMoreSends, open.DeclineCause, open.DeclineReference = false, cmp.Or",
 		Model: "settle -DNOMORE=0 -DAMNESIA -DPROOF=0", Test: "./internal/settle -run TestWorlds$",
 	},
 }

@@ -23,7 +23,7 @@ type Desk struct {
 }
 
 // OpenAttempt opens the next attempt of a payment in review. The error is a
-// *Refusal where the rules forbid it, and store.ErrNotFound where there is no such
+// *RefusalError where the rules forbid it, and store.ErrNotFound where there is no such
 // payment.
 func (d *Desk) OpenAttempt(ctx context.Context, id uuid.UUID, o Order) (store.Payment, error) {
 	rules := d.Settler.Rules()
@@ -39,7 +39,7 @@ func (d *Desk) Resolve(ctx context.Context, id uuid.UUID, o Order) (store.Paymen
 
 var errOrder = errors.New("an order needs an actor and a reason")
 
-func (d *Desk) carryOut(ctx context.Context, id uuid.UUID, o Order, may func(store.Locked, *Fresh) *Refusal,
+func (d *Desk) carryOut(ctx context.Context, id uuid.UUID, o Order, may func(store.Locked, *Fresh) *RefusalError,
 	do func(Order, *Fresh) func(store.Locked) *store.Change,
 ) (store.Payment, error) {
 	if o.Actor == "" || o.Reason == "" {
@@ -62,7 +62,7 @@ func (d *Desk) carryOut(ctx context.Context, id uuid.UUID, o Order, may func(sto
 	if fresh != nil && fresh.Answer.Class == payment.ClassSucceeded {
 		return d.heard(ctx, l, *fresh, o)
 	}
-	var refusal *Refusal
+	var refusal *RefusalError
 	decide := do(o, fresh)
 	applied, err := d.apply(ctx, id, func(l store.Locked) *store.Change {
 		refusal = may(l, fresh) // the last run counts

@@ -137,7 +137,7 @@ func TestDesk_OpensAnAttempt(t *testing.T) {
 	require.Equal(t, 1, o.count(`SELECT count(*) FROM settleonce.payment_history WHERE attempt = 2 AND send = 0`))
 
 	_, err = o.desk.OpenAttempt(t.Context(), o.id, operator)
-	var refused *settle.Refusal
+	var refused *settle.RefusalError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorContains(t, err, "not sent yet")
 	require.Len(t, o.channel.asked, 1, "what is refused anyway is not asked about")

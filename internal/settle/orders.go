@@ -9,9 +9,9 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// Refusal says why an operator's order is not carried out. It is an error; nothing
+// RefusalError says why an operator's order is not carried out. It is an error; nothing
 // was changed.
-type Refusal struct {
+type RefusalError struct {
 	// Reason is one sentence.
 	Reason string
 	// Possible is when it will be possible; zero when waiting does not help, or
@@ -22,14 +22,14 @@ type Refusal struct {
 }
 
 // Error implements error.
-func (f *Refusal) Error() string {
+func (f *RefusalError) Error() string {
 	if f.Possible.IsZero() {
 		return f.Reason
 	}
 	return f.Reason + "; possible from " + f.Possible.UTC().Format(time.RFC3339)
 }
 
-func refuse(reason string) *Refusal { return &Refusal{Reason: reason} }
+func refuse(reason string) *RefusalError { return &RefusalError{Reason: reason} }
 
 // Order is what an operator wants: who, and why.
 type Order struct {
@@ -49,7 +49,7 @@ type Fresh struct {
 // the same charge, so everything before it must be dead, and a query that started
 // afterwards must have shown that nothing came of it (G1, G11). Without a query it
 // says what can be said before one.
-func (r *Rules) MayOpenAttempt(l store.Locked, q *Fresh) *Refusal {
+func (r *Rules) MayOpenAttempt(l store.Locked, q *Fresh) *RefusalError {
 	switch {
 	case l.Open == nil:
 		return refuse("the payment ended " + l.Payment.State.String() + ", which never changes; to pay again, issue a new command")
@@ -72,7 +72,7 @@ func (r *Rules) MayOpenAttempt(l store.Locked, q *Fresh) *Refusal {
 // MayResolve says why the payment may not be closed as declined, not executed; nil
 // when it may: no send was ever permitted, or all are dead and each was answered
 // refused or declined, or is proven absent (G3).
-func (r *Rules) MayResolve(l store.Locked, q *Fresh) *Refusal {
+func (r *Rules) MayResolve(l store.Locked, q *Fresh) *RefusalError {
 	if l.Open == nil {
 		return refuse("the payment ended " + l.Payment.State.String() + ", which never changes")
 	}
@@ -86,7 +86,7 @@ func (r *Rules) MayResolve(l store.Locked, q *Fresh) *Refusal {
 }
 
 // contradicted is evidence that stands against either order.
-func (r *Rules) contradicted(l store.Locked) *Refusal {
+func (r *Rules) contradicted(l store.Locked) *RefusalError {
 	switch {
 	case l.Suspect:
 		return refuse("commits may be lost, and with them sends; acknowledge that first with settleonce recover")
@@ -103,7 +103,7 @@ func (r *Rules) contradicted(l store.Locked) *Refusal {
 
 // unsound is what forbids a further send at any permit (G14, G15), and a channel
 // that is not the one that was sent to.
-func (r *Rules) unsound(l store.Locked) *Refusal {
+func (r *Rules) unsound(l store.Locked) *RefusalError {
 	l.Ground.RepayNamed = r.RepayNamed(l.Payment.Namespace)
 	code, by := l.Ground.Verdict(l.Payment.ID, l.Payment.IssuedAt, l.Payment.Follows)
 	switch {
@@ -119,7 +119,7 @@ func (r *Rules) unsound(l store.Locked) *Refusal {
 }
 
 // undead is what keeps the sends of the current attempt from being dead for certain.
-func (r *Rules) undead(l store.Locked, q *Fresh) *Refusal {
+func (r *Rules) undead(l store.Locked, q *Fresh) *RefusalError {
 	caps, sends := r.capabilities(l), r.sends(l)
 	after := caps.DeclineQueryAfter(sends)
 	switch {
@@ -129,20 +129,20 @@ func (r *Rules) undead(l store.Locked, q *Fresh) *Refusal {
 		return refuse("the channel cannot show that nothing was executed: it has no query, or its lag or longest execution is not documented; " +
 			"it takes the provider's statement")
 	case !l.Now.After(after):
-		return &Refusal{Reason: "an earlier send may still be executed, or not be seen yet", Possible: after}
+		return &RefusalError{Reason: "an earlier send may still be executed, or not be seen yet", Possible: after}
 	case !caps.QueryCanSee(sends, l.Now):
 		return refuse("the channel's lookup no longer reaches back to this payment; it takes the provider's statement")
 	case q == nil:
-		return &Refusal{Reason: "the provider must be asked first", ask: true}
+		return &RefusalError{Reason: "the provider must be asked first", ask: true}
 	case attempt(q.Attempt) != l.Payment.Attempt || !q.Started.After(after):
-		return &Refusal{Reason: "the provider was asked too early", Possible: after, ask: true}
+		return &RefusalError{Reason: "the provider was asked too early", Possible: after, ask: true}
 	default:
 		return shows(caps, q.Answer)
 	}
 }
 
 // shows is what an answer lacks that came when everything was dead.
-func shows(caps channel.Capabilities, a payment.Answer) *Refusal {
+func shows(caps channel.Capabilities, a payment.Answer) *RefusalError {
 	switch a.Class {
 	case payment.ClassDeclined, payment.ClassRefused:
 		return nil

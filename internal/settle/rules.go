@@ -8,6 +8,7 @@
 package settle
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -232,7 +233,7 @@ func (r *Rules) declined(l store.Locked, a payment.Answer, queryStarted time.Tim
 func (r *Rules) holdDecline(l store.Locked, a payment.Answer, sends channel.Sends, after time.Time) *store.Change {
 	open := *l.Open
 	open.Sends.LastDeadline = sends.LastDeadline
-	open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, a.Cause, a.Reference
+	open.NoMoreSends, open.DeclineCause, open.DeclineReference = true, cmp.Or(a.Cause, a.Class.String()), a.Reference
 	if channel.Never(after) {
 		return r.review(l, open, "a decline was heard while another send may still be executed, and no query can settle it", evidence(a))
 	}

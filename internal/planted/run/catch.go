@@ -64,8 +64,8 @@ func torture(ctx context.Context, t *tree, b *planted.Bug) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	var r report
-	if err := json.Unmarshal([]byte(out.stdout), &r); err != nil {
+	r, told := readReport(out.stdout)
+	if !told {
 		t.show(out.both)
 		return verdict{why: fmt.Sprintf("no report, exit code %d", out.code)}, nil
 	}
@@ -75,6 +75,11 @@ func torture(ctx context.Context, t *tree, b *planted.Bug) (verdict, error) {
 		}
 	}
 	return judge(t, b, r, out), nil
+}
+
+func readReport(text string) (r report, told bool) {
+	told = json.Unmarshal([]byte(text), &r) == nil
+	return r, told
 }
 
 func judge(t *tree, b *planted.Bug, r report, out output) verdict {
