@@ -122,8 +122,10 @@ func TestG12_CallersOfARunningWorker(t *testing.T) {
 	key := runCommand(t, nil, "callers", "signing-key", "partner", "--id", "partner-1")
 	requireOK(t, key)
 	require.NoError(t, os.WriteFile(keys, []byte(key.stdout), 0o600))
-	env := []string{"USER=ada", "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true", "SETTLEONCE_CALLERS_FROM=database",
-		"SETTLEONCE_CALLER_TOPICS=partner=partner", "SETTLEONCE_SIGNING_KEYS_FILE=" + keys, "SETTLEONCE_REQUIRE_SIGNATURE=partner"}
+	env := []string{
+		"USER=ada", "SETTLEONCE_POSTGRES_ALLOW_UNSAFE_DURABILITY=true", "SETTLEONCE_CALLERS_FROM=database",
+		"SETTLEONCE_CALLER_TOPICS=partner=partner", "SETTLEONCE_SIGNING_KEYS_FILE=" + keys, "SETTLEONCE_REQUIRE_SIGNATURE=partner",
+	}
 	for _, pair := range s.env {
 		if !strings.HasPrefix(pair, "SETTLEONCE_CALLERS=") {
 			env = append(env, pair)

@@ -102,7 +102,7 @@ func NewRegistry(pool *pgxpool.Pool, s *store.Store) *Registry {
 // *store.NamespaceError.
 func (r *Registry) Add(ctx context.Context, by By, name, credential string, set Change) (Issued, error) {
 	credential = cmp.Or(credential, DefaultCredential)
-	for what, word := range map[string]string{"caller": name, "credential": credential} {
+	for what, word := range map[string]string{fieldCaller: name, "credential": credential} {
 		if !payment.IsName(word) {
 			return Issued{}, refusef("%s %q is not a name: use up to 64 small letters, digits, dots, dashes and underscores", what, word)
 		}
@@ -153,7 +153,7 @@ func (r *Registry) addCredential(ctx context.Context, by By, name, credential st
 		if issued, err = issue(ctx, tx, name, credential); err != nil {
 			return err
 		}
-		return audit(ctx, tx, by, "callers add", map[string]any{"caller": name, "credential": credential, "key": issued.ID})
+		return audit(ctx, tx, by, "callers add", map[string]any{fieldCaller: name, "credential": credential, "key": issued.ID})
 	})
 	return issued, err
 }
@@ -226,7 +226,7 @@ func (r *Registry) Rotate(ctx context.Context, by By, name, credential string, k
 		}
 		issued.Until = &until
 		return audit(ctx, tx, by, "callers rotate", map[string]any{
-			"caller": name, "credential": credential, "key": issued.ID, "old": valid[0], "until": until,
+			fieldCaller: name, "credential": credential, "key": issued.ID, "old": valid[0], "until": until,
 		})
 	})
 	return issued, err
@@ -259,7 +259,7 @@ func (r *Registry) Revoke(ctx context.Context, by By, name string, what What) (i
 			}
 		}
 		return audit(ctx, tx, by, "callers revoke", map[string]any{
-			"caller": name, "key": what.Key, "credential": what.Credential, "all": what.All, "ended": ended,
+			fieldCaller: name, "key": what.Key, "credential": what.Credential, "all": what.All, "ended": ended,
 		})
 	})
 	return ended, err

@@ -86,6 +86,9 @@ func validKeys(ctx context.Context, tx pgx.Tx, caller, credential string) ([]str
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
+// fieldCaller names the caller in the details of an audit row.
+const fieldCaller = "caller"
+
 func audit(ctx context.Context, tx pgx.Tx, by By, action string, detail map[string]any) error {
 	_, err := tx.Exec(ctx, `INSERT INTO settleonce.audit (actor, action, reason, detail) VALUES ($1, $2, $3, $4)`, by.Actor, action, by.Reason, detail)
 	return err
@@ -93,7 +96,7 @@ func audit(ctx context.Context, tx pgx.Tx, by By, action string, detail map[stri
 
 func auditOf(c Caller, credential, key string) map[string]any {
 	detail := map[string]any{
-		"caller": c.Name, "namespace": c.Namespace, "rate": c.Rate, "burst": c.Burst, "requireIssuedAt": c.RequireIssuedAt,
+		fieldCaller: c.Name, "namespace": c.Namespace, "rate": c.Rate, "burst": c.Burst, "requireIssuedAt": c.RequireIssuedAt,
 	}
 	if !c.GraceUntil.IsZero() {
 		detail["graceUntil"] = c.GraceUntil

@@ -186,7 +186,7 @@ func (g *ground) insertPayment(id uuid.UUID, caller, namespace string, state int
 	_, err := g.pool.Exec(g.Context(), `INSERT INTO settleonce.payments (id, caller, operation, idempotency_key, fingerprint, fingerprint_version,
 		namespace, obligation, obligation_hash, order_id, amount, currency, customer_id, payment_method, channel, channel_identity, provider_key,
 		state, version, attempt, sends, origin_topic, origin_partition, origin_offset, origin_time, issued_at, latest_issued_at, ended_at)
-		VALUES ($1, $2, 'charge', $1, '\x00', 1, $3, 'o', 1, 'o', 1, 'EUR', 'c', 'm', 'sim', 'sim', $1, $4::smallint, 1, 1, 1, 't', 0, 0, now(), now(), now(),
-		CASE WHEN $4::smallint = 4 THEN now() END)`, id, caller, namespace, state)
+		VALUES ($1, $2, 'charge', $1, '\x00', 1, $3, 'o', 1, 'o', 1, 'EUR', 'c', 'm', 'sim', 'sim', $1, $4::smallint, 1, 1, 1, 't', 0, 0, $5, $5, $5,
+		CASE WHEN $4::smallint = 4 THEN $5::timestamptz END)`, id, caller, namespace, state, time.Now())
 	require.NoError(g, err)
 }

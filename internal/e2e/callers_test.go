@@ -34,11 +34,11 @@ func newKeyFile(t *testing.T, keys ...signing.Key) keyFile {
 
 func (f keyFile) write(keys ...signing.Key) {
 	f.t.Helper()
-	text := ""
+	var text []byte
 	for _, k := range keys {
-		text += k.Line() + "\n"
+		text = append(text, k.Line()+"\n"...)
 	}
-	require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o600))
+	require.NoError(f.t, os.WriteFile(f.path, text, 0o600))
 }
 
 func signingKey(t *testing.T, id string, callers ...string) signing.Key {
