@@ -104,6 +104,12 @@ var channelPlants = map[string]func(w *world) uuid.UUID{
 		w.last().QueriedAt = []time.Time{w.now.Add(time.Second), w.now.Add(10 * time.Second)}
 		return c.IdempotencyKey
 	},
+	"G16 an aborted command was refused": func(w *world) uuid.UUID {
+		c := w.command()
+		w.answer(w.deliver(c), c, payment.ReplyRejected, withCode(payment.CodeUnknownChannel, nil, false))
+		w.expect(c, Ends{Guarantee: "G16", Never: true})
+		return c.IdempotencyKey
+	},
 	"G14 charged, and too old": func(w *world) uuid.UUID {
 		c := w.command(func(c *payment.Command) { c.IssuedAt = c.IssuedAt.Add(-15 * 24 * time.Hour) })
 		w.charged(c)
