@@ -102,7 +102,7 @@ func TestEdgeKilled(t *testing.T) {
 			require.Equal(t, http.StatusOK, a.status, a.body)
 			require.Equal(t, replayed, a.header.Get("Idempotent-Replayed"))
 			require.Equal(t, 1, s.settled(commandOf("shop", key)))
-			require.Equal(t, 1, s.providerKeys(field(t, body, "orderId")))
+			require.Equal(t, 1, s.providerKeys(orderIn(t, body)))
 		})
 	}
 }

@@ -101,7 +101,7 @@ type answer struct {
 	problem edge.Problem
 }
 
-// ask makes one request. Headers are name, value, name, value, …
+// ask makes one request. Headers are name, value, name, value.
 func (d *door) ask(method, path, token, body string, headers ...string) (answer, error) {
 	request, err := http.NewRequestWithContext(d.s.ctx, method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -172,11 +172,11 @@ func with(name string, value any) func(map[string]any) {
 	return func(fields map[string]any) { fields[name] = value }
 }
 
-func field(t testing.TB, body, name string) string {
+func orderIn(t testing.TB, body string) string {
 	t.Helper()
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(body), &fields))
-	text, _ := fields[name].(string)
+	text, _ := fields["orderId"].(string)
 	return text
 }
 

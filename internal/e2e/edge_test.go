@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func TestEdgeFirstOutcome(t *testing.T) {
 	got := d.get(tokenShop, key)
 	require.JSONEq(t, first.body, got.body)
 	d.s.once(commandOf("shop", key))
-	require.Equal(t, 1, d.s.providerKeys(field(t, body, "orderId")))
+	require.Equal(t, 1, d.s.providerKeys(orderIn(t, body)))
 	d.toldAll(key)
 }
 
@@ -123,7 +124,7 @@ func TestP17_EdgeFiftyPosts(t *testing.T) {
 	}
 	require.Equal(t, 1, firsts, "who was the first")
 	require.Equal(t, 1, s.settled(commandOf("shop", key)))
-	require.Equal(t, 1, s.providerKeys(field(t, bodies[0], "orderId")))
+	require.Equal(t, 1, s.providerKeys(orderIn(t, bodies[0])))
 }
 
 // P18 at the edge: two callers with the same key have two payments, and neither
@@ -133,7 +134,7 @@ func TestP18_EdgeLeaksNothing(t *testing.T) {
 	s := shared(t)
 	d := s.openDoor()
 	key, body := uuid.New(), order()
-	orderID := field(t, body, "orderId")
+	orderID := orderIn(t, body)
 
 	ours := d.post(tokenShop, key, body)
 	require.Equal(t, http.StatusOK, ours.status, ours.body)
@@ -228,13 +229,9 @@ func TestEdgeObligations(t *testing.T) {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(body), &fields))
 	fields["follows"] = paid.payment.PaymentID
-	next := d.post(tokenShop, fourth, order(func(f map[string]any) {
-		for name, value := range fields {
-			f[name] = value
-		}
-	}))
+	next := d.post(tokenShop, fourth, order(func(f map[string]any) { maps.Copy(f, fields) }))
 	require.Equal(t, http.StatusOK, next.status, next.body)
-	require.Equal(t, []uuid.UUID{fourth, third, second, slow}, d.listed(tokenShop, field(t, body, "orderId")))
+	require.Equal(t, []uuid.UUID{fourth, third, second, slow}, d.listed(tokenShop, orderIn(t, body)))
 }
 
 func TestEdgeRejections(t *testing.T) {
@@ -380,7 +377,7 @@ func TestEdgeTraceContext(t *testing.T) {
 	key := uuid.New()
 	a := d.post(tokenShop, key, order(), "traceparent", parent, "X-Request-Id", "checkout-17")
 	require.Equal(t, http.StatusOK, a.status, a.body)
-	require.Equal(t, "checkout-17", a.header.Get("X-Request-Id"))
+	require.Equal(t, "checkout-17", a.header.Get("X-Request-ID"))
 	require.Equal(t, parent, s.commandHeader(key, "traceparent"))
 }
 
@@ -415,7 +412,7 @@ func TestEdgeRefusals(t *testing.T) {
 		"two values":        {"POST", "/v1/payments", tokenShop, order() + "{}", fine, 400, edge.CodeUnreadableBody},
 		"not UTF-8":         {"POST", "/v1/payments", tokenShop, order()[:1] + "\"\xff\":1," + order()[1:], fine, 400, edge.CodeUnreadableBody},
 		"empty object":      {"POST", "/v1/payments", tokenShop, "{}", fine, 422, edge.CodeInvalidRequest},
-		"misspelled":        {"POST", "/v1/payments", tokenShop, order(with("ammount", 1)), fine, 422, edge.CodeInvalidRequest},
+		"misspelled":        {"POST", "/v1/payments", tokenShop, order(with("orderID", 1)), fine, 422, edge.CodeInvalidRequest},
 		"no amount":         {"POST", "/v1/payments", tokenShop, order(with("amount", 0)), fine, 422, edge.CodeInvalidRequest},
 		"card":              {"POST", "/v1/payments", tokenShop, order(with("paymentMethod", "4242424242424242")), fine, 422, edge.CodeInvalidRequest},
 		"NUL":               {"POST", "/v1/payments", tokenShop, order(with("orderId", "a\x00b")), fine, 422, edge.CodeInvalidRequest},

@@ -68,6 +68,11 @@ func (s *Server) outcome(r *http.Request, id uuid.UUID, p *store.Payment, wait t
 // maxStory bounds the entries of each list of a history.
 const maxStory = 200
 
+const (
+	storiesAtOnce = 4
+	storyTimeout  = 5 * time.Second
+)
+
 // historyView is what happened to a payment.
 type historyView struct {
 	Payment    *Payment         `json:"payment"`
@@ -102,7 +107,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, problem)
 		return
 	}
-	story, err := s.cfg.Reader.Story(r.Context(), id, maxStory)
+	story, err := s.story(r.Context(), id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		writeProblem(w, r, notFound())
@@ -111,6 +116,20 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, http.StatusOK, storyView(&story))
 	}
+}
+
+// story reads a history, a few at a time: it reads what all payments did between
+// the first and the last entry, which is no work for everybody at once.
+func (s *Server) story(ctx context.Context, id uuid.UUID) (store.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, storyTimeout)
+	defer cancel()
+	select {
+	case s.stories <- struct{}{}:
+		defer func() { <-s.stories }()
+	case <-ctx.Done():
+		return store.Status{}, ctx.Err()
+	}
+	return s.cfg.Reader.Story(ctx, id, maxStory)
 }
 
 func storyView(story *store.Status) historyView {

@@ -121,7 +121,7 @@ const cursorBytes = 8 + 16
 
 // cursorOf is opaque to clients, and tells nothing that the page did not.
 func cursorOf(m store.Mark) string {
-	raw := binary.BigEndian.AppendUint64(make([]byte, 0, cursorBytes), uint64(m.At.UnixMicro())) //nolint:gosec // after 1970
+	raw := binary.BigEndian.AppendUint64(make([]byte, 0, cursorBytes), uint64(m.At.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(append(raw, m.ID[:]...))
 }
 

@@ -30,7 +30,7 @@ func preferredWait(values []string) (time.Duration, bool) {
 				continue
 			}
 			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(text), `"`), 10, 31)
-			return time.Duration(seconds) * time.Second, err == nil //nolint:gosec // 31 bits
+			return time.Duration(seconds) * time.Second, err == nil
 		}
 	}
 	return 0, false

@@ -148,7 +148,7 @@ func (rt route) allow() string {
 // process with all the others.
 func (s *Server) broken(w *recorder, r *http.Request, cause any) {
 	if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is thrown as it is
-		panic(cause)
+		panic(cause) //nolint:forbidigo // net/http ends the connection
 	}
 	s.cfg.Logger.Error().Str("request_id", requestID(r.Context())).Interface("panic", cause).Bytes("stack", debug.Stack()).
 		Msg("a request broke its handler")

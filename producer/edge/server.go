@@ -30,6 +30,7 @@ type Server struct {
 	cfg      Config
 	watch    *watcher
 	free     chan struct{} // one token per request under way
+	stories  chan struct{} // one per history that is read
 	server   *http.Server
 	listener net.Listener
 	// draining is closed when nobody may wait any longer.
@@ -44,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, watch: newWatcher(cfg.Reader.Look, cfg.Logger), free: make(chan struct{}, cfg.MaxInFlight),
-		draining: make(chan struct{}),
+		stories: make(chan struct{}, storiesAtOnce), draining: make(chan struct{}),
 	}
 	s.server = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: bodyTimeout,

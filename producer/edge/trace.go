@@ -8,12 +8,12 @@ import (
 // traceHeaders are what goes on with the command of the trace that the client is
 // in (W3C Trace Context). What is not valid starts nothing.
 func traceHeaders(r *http.Request) map[string]string {
-	parent := r.Header.Get("traceparent")
+	parent := r.Header.Get("Traceparent")
 	if !isTraceparent(parent) {
 		return nil
 	}
 	headers := map[string]string{"traceparent": parent}
-	if state := strings.Join(r.Header.Values("tracestate"), ","); state != "" && len(state) <= maxTracestate && isPrintable(state) {
+	if state := strings.Join(r.Header.Values("Tracestate"), ","); state != "" && len(state) <= maxTracestate && isPrintable(state) {
 		headers["tracestate"] = state
 	}
 	return headers
