@@ -156,20 +156,27 @@ func TestCallbackAccelerates(t *testing.T) {
 // and applied when the row appears; meanwhile it disturbs nothing.
 func TestP9_CallbackBeforeTheRow(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(set *settings) { set.unmatched = 1500 * time.Millisecond })
+	s := start(t)
 	d := s.takeCallbacks(false)
 	c := command(fault("lost_answer,query_error@1,query_error@2"))
-	soon, late := news(c), news(command())
+	soon := news(c)
 	d.tell(soon)
-	d.tell(late)
 	s.waitResult(soon, store.CallbackUnmatched)
 	s.send(c)
 	s.waitState(c, payment.Succeeded)
 	require.Eventually(t, func() bool { _, done := s.result(soon); return done }, waitFor, tick, "never applied")
 	s.waitResult(soon, store.CallbackAsked, store.CallbackAgreed)
+	require.Zero(t, s.reviews())
 	s.once(c)
+}
 
-	// The other one matches nothing for so long that a person is told.
+// P9: one that matches nothing for hours is put before a person.
+func TestP9_CallbackOfNoPayment(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(set *settings) { set.unmatched = 1500 * time.Millisecond })
+	d := s.takeCallbacks(false)
+	late := news(command())
+	d.tell(late)
 	s.waitResult(late, store.CallbackReported)
 	o, err := s.check.Overview(s.ctx)
 	require.NoError(t, err)
