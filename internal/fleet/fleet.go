@@ -225,7 +225,7 @@ func (f *Fleet) ensureTopics(ctx context.Context) error {
 		return nil
 	})
 	// A broker that has just started may not know its own controller yet.
-	return wait(ctx, 30*time.Second, f.runTopics)
+	return wait(ctx, 2*time.Minute, f.runTopics)
 }
 
 // runTopics creates the topics as an operator would.
