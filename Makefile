@@ -75,6 +75,10 @@ bench: build ## Measure throughput and latency, with the correctness counters
 test: ## Run the tests on Postgres, the embedded broker and Apache Kafka, with the race detector (PKG=./outbox/...)
 	go run ./internal/testrun $(TESTRUN) -- $(TESTFLAGS) $(PKG)
 
+.PHONY: clients
+clients: ## Publish with clients of others (kcat, Java, kafkajs, confluent-kafka), in every codec, on Apache Kafka
+	@scripts/clients
+
 .PHONY: alerts
 alerts: ## Try every alert, where it must fire and where it must stay silent (needs promtool, Debian's package prometheus)
 	promtool check rules deploy/prometheus/alerts.yml

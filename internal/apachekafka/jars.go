@@ -83,6 +83,13 @@ func jarFolder() (string, error) {
 	return filepath.Join(base, "settleonce", "kafka-"+Version), nil
 }
 
+// ClassPath returns the class path of Apache Kafka's own jars, its Java client among
+// them. It is there once a cluster was started on this machine.
+func ClassPath() (string, error) {
+	lib, err := jarFolder()
+	return filepath.Join(lib, "*"), err
+}
+
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
