@@ -98,7 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		return errors.New("the edge does not listen, call Listen first")
 	}
-	s.cfg.Logger.Info().Str("address", s.Address()).Bool("tls", s.cfg.TLS != nil).Msg("serving HTTP")
+	s.cfg.Logger.Info().Str("url", s.URL()).Msg("serving payments over HTTP")
 	watching, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
 	group.Go(func() error {
