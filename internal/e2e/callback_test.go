@@ -439,3 +439,26 @@ func TestCallbacksUnderTheBudget(t *testing.T) {
 	const rate = floor + unresolved/10/100 + 1
 	require.LessOrEqual(t, busiest(s.front.all(http.MethodGet), time.Second), 2*rate+5)
 }
+
+// The announcement of a callback is only a wake-up: without one (nothing relays
+// here) the row is found all the same, and the edge never needed Kafka.
+func TestCallbackWithoutItsAnnouncement(t *testing.T) {
+	t.Parallel()
+	s := start(t, only(0, 1, 1), ruled(func(r *settle.Rules) { r.Lease = 30 * time.Second }))
+	d := s.takeCallbacks(false)
+	s.traffic()
+	c := command(fault("lost_answer,query_error@1,query_error@2"))
+	s.send(c)
+	var due time.Time
+	require.Eventually(t, func() bool {
+		st, err := s.check.Status(s.ctx, c.Identity().PaymentID())
+		if err != nil || st.Open == nil || st.Open.Queries != 2 || st.Open.Lease != 0 {
+			return false
+		}
+		due = st.Open.NextCheckAt
+		return true
+	}, waitLong, tick, "two queries were never made")
+	d.tell(news(c))
+	require.Less(t, s.waitState(c, payment.Succeeded).Payment.EndedAt, due.Add(-2*time.Second))
+	s.once(c)
+}
