@@ -23,6 +23,7 @@ func fencedChecks() []check {
 		{"FencedNewTopic", checkFencedNewTopic},
 		{"FencedRecord", checkFencedRecord},
 		{"FencedIdleID", checkFencedIdleID},
+		{"FencedTime", checkFencedTime},
 	}
 }
 
