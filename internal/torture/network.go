@@ -71,6 +71,6 @@ const brokers = 3
 func apache() apachekafka.Config {
 	return apachekafka.Config{
 		StartTimeout: 4 * time.Minute, // three on a machine that is busy
-		Brokers:      brokers, Settings: map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"},
+		Brokers:      brokers, Settings: map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"},
 	}
 }
