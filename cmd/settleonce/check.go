@@ -150,16 +150,11 @@ func checkTable(t *table, v check.Verdict) {
 		fmt.Sprintf("%d succeeded, %d declined, %d rejected; %d in review, %d without an end", c.Succeeded, c.Declined, c.Rejected, c.InReview, c.Unended))
 	t.row("")
 	guaranteeRows(t, v)
-	if len(v.Unchecked) > 0 {
-		t.row("NOT CHECKED")
-	}
-	for _, u := range v.Unchecked {
-		t.row("– "+u.Guarantee, "", u.What+": "+u.Why)
-	}
 	t.row("violations", len(v.Violations), "of what was checked")
 }
 
-// guaranteeRows list the guarantees, and the first violations.
+// guaranteeRows list the guarantees, what was not looked at, and the first
+// violations.
 func guaranteeRows(t *table, v check.Verdict) {
 	for _, h := range v.Guarantees {
 		mark := "✓"
@@ -167,6 +162,12 @@ func guaranteeRows(t *table, v check.Verdict) {
 			mark = "✗"
 		}
 		t.row(mark+" "+h.Guarantee+" "+h.Name, fmt.Sprintf("%6d", h.Checked), h.Of)
+	}
+	if len(v.Unchecked) > 0 {
+		t.row("NOT CHECKED")
+	}
+	for _, u := range v.Unchecked {
+		t.row("– "+u.Guarantee, "", u.What+": "+u.Why)
 	}
 	t.row("")
 	if len(v.Violations) > 0 {
