@@ -35,7 +35,7 @@ func requestID(ctx context.Context) string { return callOf(ctx).id }
 
 func noteCode(ctx context.Context, code Code) { callOf(ctx).code = code }
 
-const requestIDHeader = "X-Request-Id" //nolint:canonicalheader // how it goes over the wire, and how everybody writes it
+const requestIDHeader = "X-Request-ID"
 
 // maxRequestID bounds what a client may choose.
 const maxRequestID = 64
