@@ -6,9 +6,9 @@ var charges = []Bug{
 		Name: "claim-result-ignored", Guarantee: "G1",
 		What: "a key that is there already is claimed again",
 		File: "internal/store/claim_sql.go", Guard: "claimInsert",
-		Old:     "ON CONFLICT (id) DO NOTHING\n    RETURNING id, namespace",
-		New:     "ON CONFLICT (id) DO UPDATE SET state = 1, ended_at = NULL, sends = excluded.sends\n    RETURNING id, namespace",
-		Torture: "--seed 4 --payments 600 --faults replay", Shows: []string{"G9", "G10"},
+		Old:  "ON CONFLICT (id) DO NOTHING\n    RETURNING id, namespace",
+		New:  "ON CONFLICT (id) DO UPDATE SET state = 1, ended_at = NULL, sends = excluded.sends\n    RETURNING id, namespace",
+		Test: "./internal/store -run TestClaimsFromManyWorkers|TestP24_DuplicatesInEveryState",
 	},
 	{
 		Name: "fresh-provider-key", Guarantee: "G1",
@@ -22,9 +22,9 @@ var charges = []Bug{
 		Name: "fresh-key-per-send", Guarantee: "G1",
 		What: "each send of an attempt has a provider key of its own",
 		File: "internal/settle/settler.go", Guard: "request",
-		Old:     "ProviderKey: p.ProviderKey, PaymentID: p.ID, Amount: p.Amount, Currency: p.Currency,\n\t\tOrderID",
-		New:     "ProviderKey: p.Identity.ProviderKey(p.Sends), PaymentID: p.ID, Amount: p.Amount, Currency: p.Currency,\n\t\tOrderID",
-		Torture: "--seed 3 --payments 900 --faults channel,cut-channel", Shows: []string{"G3"},
+		Old:  "ProviderKey: p.ProviderKey, PaymentID: p.ID, Amount: p.Amount, Currency: p.Currency,\n\t\tOrderID",
+		New:  "ProviderKey: p.Identity.ProviderKey(p.Sends), PaymentID: p.ID, Amount: p.Amount, Currency: p.Currency,\n\t\tOrderID",
+		Test: "./internal/e2e -run TestP3_SameProviderKeyInEverySend",
 	},
 	{
 		Name: "permit-unasked", Guarantee: "G1",
@@ -64,7 +64,8 @@ var charges = []Bug{
 	}
 	conn.out = c.encode(conn.out[:0], r)
 	return c.exchange(ctx, conn, deadline)`,
-		Torture: "--seed 4 --payments 600 --faults channel", Model: "settle -DONCE=0 -DIDEMP=0",
+		Model: "settle -DONCE=0 -DIDEMP=0",
+		Test:  "./channel/wire -run TestConnectionsThatDie",
 	},
 	{
 		Name: "resend-on-unknown", Guarantee: "G1",
@@ -73,6 +74,7 @@ var charges = []Bug{
 		Old:     "case a.Class.EndsPermit():\n\t\treturn r.notSent(l, p, a)",
 		New:     "case a.Class.EndsPermit() || a.Class == payment.ClassUnknown:\n\t\treturn r.notSent(l, p, a)",
 		Torture: "--seed 4 --payments 600 --faults channel", Model: "settle -DTIMEOUT=0 -DIDEMP=0",
+		Test: "./internal/settle -run TestP1_NoAnswerEndsInReview|TestWorlds$",
 	},
 	{
 		Name: "resume-unasked", Guarantee: "G1",
@@ -85,7 +87,7 @@ var charges = []Bug{
 			Old:  "l.Now, deadline); !ok {\n\t\treturn r.review",
 			New:  "l.Now, deadline); !ok && deadline.IsZero() {\n\t\treturn r.review",
 		}},
-		Torture: "--seed 4 --payments 900 --faults crash,kill",
+		Test: "./internal/settle -run TestP16_OrphanIsUnknown|TestWorlds$",
 	},
 	{
 		Name: "sent-unasked-after-failover", Guarantee: "G1",
@@ -140,9 +142,10 @@ var charges = []Bug{
 		Name: "unknown-is-declined", Guarantee: "G3",
 		What: "an answer that says nothing is taken for a decline",
 		File: "payment/classify.go", Guard: "Classify",
-		Old:     "\t}\n\treturn ClassUnknown\n}",
-		New:     "\t}\n\treturn ClassDeclined\n}",
-		Torture: "--seed 8 --payments 400 --faults channel", Model: "settle -DTIMEOUT=2",
+		Old:   "\t}\n\treturn ClassUnknown\n}",
+		New:   "\t}\n\treturn ClassDeclined\n}",
+		Model: "settle -DTIMEOUT=2",
+		Test:  "./payment -run TestClassifyInvariants",
 	},
 	{
 		Name: "give-up-is-declined", Guarantee: "G3",
@@ -150,7 +153,7 @@ var charges = []Bug{
 		File: "internal/settle/rules.go", Guard: "Rules.unanswered",
 		Old:     "return r.review(l, open, \"no answer after three queries: \"+cause, \"\")",
 		New:     "return &store.Change{To: payment.Declined, Cause: cause, Event: payment.EventDeclined, Reply: payment.ReplyOutcome}",
-		Torture: "--seed 8 --payments 400 --faults channel", Model: "settle -DGIVEUP=0",
+		Torture: "--seed 8 --payments 500 --faults replay", Model: "settle -DGIVEUP=0",
 	},
 	{
 		Name: "decline-at-once", Guarantee: "G3",

@@ -16,24 +16,23 @@ var records = []Bug{
 		File: "internal/store/judge.go", Guard: "claimRun.judge",
 		Old:     "run.messages = append(run.messages, deadLetter(run.topics, a, *a.Dead))",
 		New:     "_ = deadLetter",
-		Torture: "--seed 8 --payments 400 --faults replay --patience 20s",
+		Torture: "--seed 8 --payments 500 --faults replay --patience 20s",
 	},
 	{
 		Name: "dead-letter-changed", Guarantee: "G5",
 		What: "a dead letter is not the record that came",
 		File: "internal/store/judge.go", Guard: "deadLetter",
-		Old:     "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: a.Raw.Value, Headers: headers,",
-		New:     "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: append([]byte(nil), a.Raw.Value...)[:len(a.Raw.Value)/2], Headers: headers,",
-		Test:    "./internal/e2e -run TestB17_BadInput",
-		Torture: "--seed 8 --payments 400 --faults replay --patience 20s",
+		Old:  "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: a.Raw.Value, Headers: headers,",
+		New:  "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: append([]byte(nil), a.Raw.Value...)[:len(a.Raw.Value)/2], Headers: headers,",
+		Test: "./internal/e2e -run TestB17_BadInput",
 	},
 	{
 		Name: "no-sweep", Guarantee: "G5",
 		What: "payments of dead workers are never picked",
 		File: "internal/store/due.go", Guard: "Store.PickDue",
-		Old:     "WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until",
-		New:     "WHERE next_check_at <= statement_timestamp() - $3::interval - interval '1 day' AND lease_until",
-		Torture: "--seed 8 --payments 400 --faults crash,kill --patience 30s", Shows: []string{"G3"},
+		Old:  "WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until",
+		New:  "WHERE next_check_at <= statement_timestamp() - $3::interval - interval '1 day' AND lease_until",
+		Test: "./internal/store -run TestPickDue",
 	},
 	{
 		Name: "marked-before-published", Guarantee: "G5",
@@ -56,7 +55,7 @@ var records = []Bug{
 		File: "internal/store/apply_sql.go", Guard: "changes.queue",
 		Old:     "if len(w.messages) > 0 {\n\t\toutbox.Queue(b, w.messages)",
 		New:     "if len(w.messages) > 3 {\n\t\toutbox.Queue(b, w.messages)",
-		Torture: "--seed 8 --payments 400 --faults replay --patience 20s", Shows: []string{"G7"},
+		Torture: "--seed 8 --payments 500 --faults replay --patience 20s", Shows: []string{"G7"},
 	},
 	{
 		Name: "lower-offset-ignored", Guarantee: "G5",
@@ -71,18 +70,18 @@ var records = []Bug{
 		Name: "finished-before-claimed", Guarantee: "G6",
 		What: "the offset may be committed before the claim is",
 		File: "consumer/lane.go", Guard: "lane.claim",
-		Old:     "batch := l.rest[:n]\n",
-		New:     "batch := l.rest[:n]\n\tkafka.Finish(batch)\n",
-		Torture: "--seed 8 --payments 800 --faults crash,kill", Model: "settle -DCLAIMFIRST=0", Shows: []string{"G5"},
+		Old:   "batch := l.rest[:n]\n",
+		New:   "batch := l.rest[:n]\n\tkafka.Finish(batch)\n",
+		Model: "settle -DCLAIMFIRST=0",
 	},
 
 	{
 		Name: "transaction-split", Guarantee: "G7",
 		What: "what is read and what is written are two transactions",
 		File: "internal/store/store.go", Guard: "Store.inTx",
-		Old:     "first.Queue(\"begin\")",
-		New:     "first.Queue(\"select 1\")",
-		Torture: "--seed 8 --payments 1200 --faults kill,backends,postgres", Shows: []string{"G2", "G5", "G10", "G15"},
+		Old:  "first.Queue(\"begin\")",
+		New:  "first.Queue(\"select 1\")",
+		Test: "./internal/store -run TestB20_|TestClaimCommitLost|TestApplyFromManyWorkers",
 	},
 	{
 		Name: "messages-after-the-commit", Guarantee: "G7",
@@ -103,7 +102,7 @@ var records = []Bug{
 		}
 		s.wake()`,
 		}},
-		Torture: "--seed 8 --payments 1200 --faults kill,backends,cut-postgres --patience 30s", Model: "settle -DTOGETHER=0", Shows: []string{"G5"},
+		Model: "settle -DTOGETHER=0", Test: "./internal/store -run TestApplyCommitLost",
 	},
 	{
 		Name: "one-message-per-batch", Guarantee: "G7",
@@ -111,7 +110,7 @@ var records = []Bug{
 		File: "outbox/enqueue.go", Guard: "Queue",
 		Old:     "b.Queue(insertSQL, insertArgs(messages)...)",
 		New:     "b.Queue(insertSQL, insertArgs(messages[:1])...)",
-		Torture: "--seed 8 --payments 400 --faults replay --patience 20s", Shows: []string{"G5"},
+		Torture: "--seed 8 --payments 500 --faults replay --patience 20s", Shows: []string{"G5"},
 	},
 
 	{
@@ -120,7 +119,7 @@ var records = []Bug{
 		File: "internal/kafka/fetch.go", Guard: "decoder.batch",
 		Old:     "return d.records(b, b.Attributes.Transactional() && d.aborted[b.ProducerID])",
 		New:     "return d.records(b, false)",
-		Torture: "--seed 8 --payments 400 --faults replay",
+		Torture: "--seed 8 --payments 500 --faults replay",
 	},
 	{
 		Name: "abort-never-ends", Guarantee: "G16",
