@@ -2,7 +2,6 @@ package settle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +19,9 @@ type Desk struct {
 	Settler *Settler
 	// Budget bounds its queries together with all others (G13).
 	Budget store.QueryPolicy
+	// TwoPersons asks for a second person whatever the order rests on. Defaults to
+	// only where it rests on a written statement.
+	TwoPersons bool
 }
 
 // OpenAttempt opens the next attempt of a payment in review. The error is a
@@ -37,13 +39,44 @@ func (d *Desk) Resolve(ctx context.Context, id uuid.UUID, o Order) (store.Paymen
 	return d.carryOut(ctx, id, o, rules.MayResolve, rules.Resolve)
 }
 
-var errOrder = errors.New("an order needs an actor and a reason")
+// Attest closes a payment as declined, not executed, on the provider's written
+// statement, which takes two persons. Errors are those of OpenAttempt.
+func (d *Desk) Attest(ctx context.Context, id uuid.UUID, o Order) (store.Payment, error) {
+	if err := o.attested(); err != nil {
+		return store.Payment{}, err
+	}
+	rules := d.Settler.Rules()
+	may := func(l store.Locked, _ *Fresh) *RefusalError { return rules.MayAttest(l) }
+	return d.carryOut(ctx, id, o, may, func(o Order, _ *Fresh) func(store.Locked) *store.Change { return rules.Attest(o) })
+}
+
+// Confirm ends a payment as succeeded on the provider's written statement, which
+// takes two persons, where the provider cannot be asked; one that ended otherwise
+// gets a conflict item. Errors are those of OpenAttempt.
+func (d *Desk) Confirm(ctx context.Context, id uuid.UUID, o Order, s Success) (store.Payment, error) {
+	if err := o.attested(); err != nil {
+		return store.Payment{}, err
+	}
+	rules := d.Settler.Rules()
+	may := func(l store.Locked, _ *Fresh) *RefusalError { return rules.MayConfirm(l, s) }
+	return d.carryOut(ctx, id, o, may, func(o Order, _ *Fresh) func(store.Locked) *store.Change { return rules.Confirm(o, s) })
+}
+
+// Requery has the reconciler ask about an open payment now, within the budget. It
+// asks nobody itself. Errors are those of OpenAttempt.
+func (d *Desk) Requery(ctx context.Context, id uuid.UUID, o Order) (store.Payment, error) {
+	rules := d.Settler.Rules()
+	alone := *d
+	alone.TwoPersons = false // it decides nothing
+	may := func(l store.Locked, _ *Fresh) *RefusalError { return rules.MayRequery(l) }
+	return alone.carryOut(ctx, id, o, may, func(o Order, _ *Fresh) func(store.Locked) *store.Change { return rules.Requery(o) })
+}
 
 func (d *Desk) carryOut(ctx context.Context, id uuid.UUID, o Order, may func(store.Locked, *Fresh) *RefusalError,
 	do func(Order, *Fresh) func(store.Locked) *store.Change,
 ) (store.Payment, error) {
-	if o.Actor == "" || o.Reason == "" {
-		return store.Payment{}, errOrder
+	if err := o.Validate(d.TwoPersons); err != nil {
+		return store.Payment{}, err
 	}
 	l, err := d.look(ctx, id)
 	if err != nil {
@@ -100,7 +133,7 @@ func (d *Desk) ask(ctx context.Context, l store.Locked) (*Fresh, error) {
 		case err != nil:
 			return nil, err
 		case got > 0:
-			return &Fresh{Attempt: l.Payment.Attempt, Started: l.Now, Answer: d.Settler.Query(l.Payment)}, nil
+			return &Fresh{Attempt: l.Payment.Attempt, Started: l.Now, Answer: d.Settler.Query(l.Payment, "")}, nil
 		case time.Now().After(until):
 			return nil, refuse("the channel's budget of queries is spent, or its breaker is open: try again in a minute")
 		}

@@ -1,7 +1,9 @@
 package settle
 
 import (
+	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/channel"
@@ -31,9 +33,47 @@ func (f *RefusalError) Error() string {
 
 func refuse(reason string) *RefusalError { return &RefusalError{Reason: reason} }
 
+// Asks reports whether a fresh query of the provider is all that is missing.
+func (f *RefusalError) Asks() bool { return f.ask }
+
 // Order is what an operator wants: who, and why.
 type Order struct {
 	Actor, Reason string
+	// Second is the other person, where two are asked for.
+	Second string
+	// Evidence is what the operator puts on record beside what the provider is asked.
+	Evidence string
+	// Statement is the provider's, in writing: where it is kept, or what it says.
+	Statement string
+}
+
+// Validate reports what the order lacks. Two persons are two names.
+func (o Order) Validate(twoPersons bool) error {
+	same := strings.EqualFold(strings.TrimSpace(o.Actor), strings.TrimSpace(o.Second))
+	switch {
+	case o.Actor == "" || o.Reason == "":
+		return errOrder
+	case twoPersons && o.Second == "":
+		return errSecond
+	case o.Second != "" && same:
+		return errSamePerson
+	default:
+		return nil
+	}
+}
+
+var (
+	errOrder      = errors.New("an order needs an actor and a reason: --actor NAME --reason TEXT")
+	errSecond     = errors.New("this takes two persons: name the other one with --second-actor")
+	errSamePerson = errors.New("--second-actor is --actor: this takes two persons")
+)
+
+// audit is the row that the order leaves, resting on what.
+func (o Order) audit(action, what string) *store.Audit {
+	if o.Evidence != "" {
+		what += "; " + o.Evidence
+	}
+	return &store.Audit{Action: action, Reason: o.Reason, Evidence: what, Second: o.Second, Statement: o.Statement}
 }
 
 // Fresh is a query that was made for an operator just now.
@@ -87,6 +127,22 @@ func (r *Rules) MayResolve(l store.Locked, q *Fresh) *RefusalError {
 
 // contradicted is evidence that stands against either order.
 func (r *Rules) contradicted(l store.Locked) *RefusalError {
+	if f := barred(l); f != nil {
+		return f
+	}
+	switch {
+	case l.Open.NoMoreSends && l.Open.DeclineCause == "" && l.Payment.Imported():
+		return refuse("it was brought in from another system, and nobody here knows how it was sent; it takes the provider's statement, " +
+			"or its outcome by settleonce backfill")
+	case l.Open.NoMoreSends && l.Open.DeclineCause == "":
+		return refuse("the provider's answer did not match the payment; it takes the provider's statement to close that")
+	}
+	return nil
+}
+
+// barred is what stands against closing an open payment, whatever shows that it was
+// not executed.
+func barred(l store.Locked) *RefusalError {
 	switch {
 	case l.Suspect:
 		return refuse("commits may be lost, and with them sends; acknowledge that first with settleonce recover")
@@ -95,8 +151,6 @@ func (r *Rules) contradicted(l store.Locked) *RefusalError {
 	case paid(l):
 		return refuse("attempt " + strconv.Itoa(l.Open.PaidAttempt) + " succeeded; the payment ends succeeded when attempt " +
 			strconv.Itoa(l.Payment.Attempt) + " is resolved")
-	case l.Open.NoMoreSends && l.Open.DeclineCause == "":
-		return refuse("the provider's answer did not match the payment; it takes the provider's statement to close that")
 	}
 	return nil
 }
@@ -175,7 +229,7 @@ func (r *Rules) OpenAttempt(o Order, q *Fresh) func(store.Locked) *store.Change 
 		open.Queries, open.Watches = 0, 0
 		c := &store.Change{
 			Attempt: next, Open: released(open, l.Now), Cause: "attempt " + strconv.Itoa(next) + " opened: " + o.Reason, Actor: o.Actor,
-			Audit: &store.Audit{Action: "attempt", Reason: o.Reason, Evidence: shown(q)},
+			Audit: o.audit("attempt", shown(q)),
 		}
 		c.Open.NextCheckAt = l.Now
 		return c
@@ -196,7 +250,7 @@ func (r *Rules) Resolve(o Order, q *Fresh) func(store.Locked) *store.Change {
 		return &store.Change{
 			To: payment.Declined, Cause: NotExecuted, Detail: o.Reason, Event: payment.EventDeclined, Reply: payment.ReplyOutcome,
 			CloseReviews: closing(l, "closed as not executed: "+o.Reason), Actor: o.Actor,
-			Audit: &store.Audit{Action: "resolve", Reason: o.Reason, Evidence: shown(q)},
+			Audit: o.audit("resolve", shown(q)),
 		}
 	}
 }

@@ -222,6 +222,7 @@ func (w *changes) queueOrders(b *pgx.Batch) {
 		a := &w.audits[i]
 		detail, err := json.Marshal(map[string]string{
 			"payment": a.p.ID.String(), "idempotencyKey": a.p.Identity.Key.String(), "evidence": clean(a.audit.Evidence),
+			"second": clean(a.audit.Second), "statement": clean(a.audit.Statement),
 		})
 		if err != nil {
 			detail = nil // a map of strings always encodes

@@ -98,6 +98,9 @@ type Locked struct {
 	Suspect bool
 	// Now is the database's clock at the time of the lock.
 	Now time.Time
+	// Trace is for whoever picked the payment: the traceparent of what announced it.
+	// The store leaves it empty.
+	Trace string
 }
 
 // ReviewKind says why a person is asked.
@@ -127,6 +130,10 @@ type Audit struct {
 	Reason string
 	// Evidence is what it rests on, for people.
 	Evidence string
+	// Second is the other person, where two are asked for.
+	Second string
+	// Statement is the provider's, in writing, where there is one.
+	Statement string
 }
 
 // Change is what becomes of a payment. The zero value changes nothing but is
