@@ -22,6 +22,9 @@ type Request struct {
 	OrderID, CustomerID, PaymentMethod string
 	// Metadata is the command's, handed through.
 	Metadata map[string]string
+	// Traceparent is the context of this very send (W3C Trace Context), empty for
+	// none. It is no content: repetitions differ in it.
+	Traceparent string
 }
 
 // Lookup is one query: what is asked for, and what the answer must echo to be
@@ -33,6 +36,8 @@ type Lookup struct {
 	Amount int64
 	// Currency is an ISO 4217 code; the provider's echo is compared with it.
 	Currency string
+	// Traceparent is the context of this query, empty for none.
+	Traceparent string
 }
 
 // Adapter speaks to one payment provider. It is safe for concurrent use, has no

@@ -22,6 +22,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -58,7 +59,10 @@ type Config struct {
 	// Defaults to 2 minutes.
 	Stall   time.Duration
 	Metrics *telemetry.Metrics
-	Logger  zerolog.Logger
+	// Tracer records what becomes of each command. Defaults to nobody: then a
+	// command's own traceparent goes on with its reply and events.
+	Tracer *tracing.Tracer
+	Logger zerolog.Logger
 }
 
 // WithDefaults returns a copy with unset fields set.

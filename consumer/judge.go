@@ -9,6 +9,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -51,6 +52,7 @@ func (c *Consumer) read(d *kafka.Delivery) store.Arrival {
 	a := store.Arrival{
 		Origin: store.Origin{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset, Time: d.Time},
 		Raw:    store.Raw{Key: d.Key, Value: d.Value, Headers: headers(d.Headers)},
+		Trace:  tracing.Of(d.Headers),
 	}
 	decoded := payment.Decode(d.Value)
 	switch {

@@ -81,12 +81,14 @@ func (l *lane) claim(ctx context.Context) {
 	}
 	batch := l.rest[:n]
 	permits := permitTimes{before: time.Now(), lease: rand.Int64()}
+	traced := l.c.trace(admission.arrivals)
 	crashpoint.Here(crashpoint.ClaimStart)
 	outcomes, ok := l.claimUntilDone(ctx, batch, store.Batch{
 		Arrivals: admission.arrivals, Lease: permits.lease, LeaseFor: l.c.rules().Lease,
 		SendWithin: l.c.sendWithin(admission.arrivals), Freshness: l.c.rules().Freshness, QueryFirst: l.c.suspect.Load(), Announce: l.c.cfg.Announce,
 		Group: l.c.cfg.Group, Next: next(batch), CheckCallers: l.c.cfg.Registered,
 	})
+	traced.claimed(ok)
 	if !ok {
 		admission.release()
 		return
@@ -94,7 +96,7 @@ func (l *lane) claim(ctx context.Context) {
 	crashpoint.Here(crashpoint.ClaimCommitted)
 	kafka.Finish(batch)
 	crashpoint.Here(crashpoint.ClaimFinished)
-	l.send(outcomes, &admission, permits)
+	l.send(outcomes, &admission, permits, traced)
 	l.rest = l.rest[:copy(l.rest, l.rest[n:])]
 }
 
@@ -142,18 +144,19 @@ func next(batch []*kafka.Delivery) map[store.Partition]int64 {
 }
 
 // send starts what was permitted and gives back what was not used.
-func (l *lane) send(outcomes []store.Outcome, admission *admission, permits permitTimes) {
+func (l *lane) send(outcomes []store.Outcome, admission *admission, permits permitTimes, traced traced) {
 	rules := l.c.rules()
 	for i := range outcomes {
 		o := &outcomes[i]
 		l.c.count(o, &admission.arrivals[i])
 		if o.Verdict != store.Claimed {
+			traced.judged(i, o)
 			continue
 		}
 		entry, _ := rules.Channels.Get(o.Payment.Channel)
 		admission.used(o.Payment.Channel)
 		l.c.cfg.Settler.Submit(settle.Permit{
-			Payment: *o.Payment, Lease: permits.lease, Actor: "consumer",
+			Payment: *o.Payment, Lease: permits.lease, Actor: "consumer", Trace: traced.step(i, &admission.arrivals[i]),
 			Start:    permits.before.Add(rules.SendStart()),
 			Deadline: permits.before.Add(rules.SendWithin(entry.Capabilities)),
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/tracing"
 )
 
 // RelayConfig says what a Relay connects and how it paces itself.
@@ -48,6 +49,9 @@ type RelayConfig struct {
 	// were parked and are repaired. While an old snapshot makes that expensive
 	// it happens less often. Defaults to 2 s.
 	Sweep time.Duration
+	// Tracer records the publishing of messages that carry a recorded trace.
+	// Defaults to nobody; headers are the same either way.
+	Tracer *tracing.Tracer
 	// Logger is told what no caller can be told. The zero value discards.
 	Logger zerolog.Logger
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/tracing"
 )
 
 // The column "headers" is a JSON object of strings. What is no UTF-8 text, or
@@ -41,12 +42,12 @@ func derived(name string) bool {
 // encodeHeaders writes a message's headers as the JSON of the column, nil for
 // none. Names are sorted, so that equal messages are equal rows.
 func encodeHeaders(m *Message) *string {
-	if m.Subject == "" && len(m.Headers) == 0 {
+	if m.Subject == "" && m.Trace == "" && len(m.Headers) == 0 {
 		return nil
 	}
 	names := make([]string, 0, len(m.Headers))
 	for name := range m.Headers {
-		if !derived(name) && (name != headerSubject || m.Subject == "") {
+		if !derived(name) && (name != headerSubject || m.Subject == "") && (name != tracing.Header || m.Trace == "") {
 			names = append(names, name)
 		}
 	}
@@ -55,6 +56,9 @@ func encodeHeaders(m *Message) *string {
 	b = append(b, '{')
 	if m.Subject != "" {
 		b = appendPair(b, headerSubject, m.Subject)
+	}
+	if m.Trace != "" {
+		b = appendPair(b, tracing.Header, m.Trace)
 	}
 	for _, name := range names {
 		b = appendPair(b, name, m.Headers[name])

@@ -170,7 +170,9 @@ func (l *lane) publish(ctx context.Context, picked []*pick) {
 	defer cancel()
 	r.hooks.beforePublish(picked)
 	crashpoint.Here(crashpoint.RelayRead)
+	spans := l.trace(batches)
 	results := r.cfg.Kafka.PublishFenced(ctx, batches)
+	endSpans(spans, results)
 	crashpoint.Here(crashpoint.RelayPublished)
 	r.hooks.afterPublish(picked)
 	for i, p := range picked {

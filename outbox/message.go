@@ -45,6 +45,8 @@ type Message struct {
 	// "content-type" defaults to application/json, or to
 	// application/octet-stream where there is a "dl_reason".
 	Headers map[string]string
+	// Trace becomes traceparent, in place of one in Headers; empty means none.
+	Trace string
 }
 
 // Validate reports the first field that cannot be stored, and what to change.

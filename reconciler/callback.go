@@ -166,7 +166,7 @@ func (r *Reconciler) follow(ctx context.Context, lease int64, steps []store.Call
 	for channel, ls := range asked {
 		r.ask(ctx, channel, lease, ls)
 	}
-	r.check(ctx, lease, checks)
+	r.check(ctx, lease, checks, nil)
 	for channel, ds := range disputes {
 		r.askAgain(ctx, channel, ds)
 	}

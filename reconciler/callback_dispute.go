@@ -51,7 +51,7 @@ func (r *Reconciler) askAgain(ctx context.Context, channel string, ds []dispute)
 				if d.callback.Said.ProviderKey != uuid.Nil {
 					p.ProviderKey = d.callback.Said.ProviderKey // of an earlier attempt, it may be
 				}
-				answer := r.cfg.Settler.Query(p)
+				answer := r.cfg.Settler.Query(p, "")
 				r.settleDispute(context.WithoutCancel(ctx), d, &answer)
 			})
 		case <-ctx.Done():

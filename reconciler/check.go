@@ -10,6 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -19,8 +20,9 @@ const actor = "reconciler"
 func newLease() int64 { return rand.Int64N(1<<63-1) + 1 }
 
 // check does for each picked payment what it needs. Everything is decided again
-// under the payment's lock: what is read here only says what to ask.
-func (r *Reconciler) check(ctx context.Context, lease int64, ids []uuid.UUID) {
+// under the payment's lock: what is read here only says what to ask. traces are
+// the contexts of what announced them, as far as something did.
+func (r *Reconciler) check(ctx context.Context, lease int64, ids []uuid.UUID, traces map[uuid.UUID]string) {
 	if len(ids) == 0 {
 		return
 	}
@@ -33,6 +35,7 @@ func (r *Reconciler) check(ctx context.Context, lease int64, ids []uuid.UUID) {
 	rules, settler := r.cfg.Settler.Rules(), r.cfg.Settler
 	queries, permits := map[string][]store.Locked{}, map[string][]store.Locked{}
 	for _, l := range picked {
+		l.Trace = traces[l.Payment.ID]
 		switch rules.Next(l) {
 		case settle.ActionNone:
 		case settle.ActionQuery:
@@ -40,9 +43,9 @@ func (r *Reconciler) check(ctx context.Context, lease int64, ids []uuid.UUID) {
 		case settle.ActionPermit:
 			permits[l.Payment.Channel] = append(permits[l.Payment.Channel], l)
 		case settle.ActionOrphan:
-			settler.Store(store.Step{Payment: l.Payment.ID, Decide: rules.Orphaned(lease, actor)}, nil)
+			settler.Store(store.Step{Payment: l.Payment.ID, Decide: rules.Orphaned(lease, actor), Trace: l.Trace}, nil)
 		case settle.ActionReview:
-			settler.Store(store.Step{Payment: l.Payment.ID, Decide: rules.Exhausted(lease, actor)}, nil)
+			settler.Store(store.Step{Payment: l.Payment.ID, Decide: rules.Exhausted(lease, actor), Trace: l.Trace}, nil)
 		}
 	}
 	for channel, ls := range queries {
@@ -85,7 +88,7 @@ func (r *Reconciler) ask(ctx context.Context, channel string, lease int64, ls []
 func (r *Reconciler) query(lease int64, l store.Locked) {
 	defer func() { <-r.asking }()
 	before := time.Now()
-	answer := r.cfg.Settler.Query(l.Payment)
+	answer := r.cfg.Settler.Query(l.Payment, l.Trace)
 	crashpoint.Here(crashpoint.QueryDone)
 	gate, _ := r.cfg.Settler.Gate(l.Payment.Channel)
 	slot := answer.Class == payment.ClassNotFound && gate.Reserve(1).Granted == 1
@@ -95,9 +98,9 @@ func (r *Reconciler) query(lease int64, l store.Locked) {
 	}
 	check := settle.Check{Lease: lease, Attempt: l.Payment.Attempt, Started: l.Now, Actor: actor, Grant: grant}
 	step := store.Step{
-		Payment: l.Payment.ID, WithGround: slot, Decide: r.cfg.Settler.Rules().Queried(check, answer),
+		Payment: l.Payment.ID, WithGround: slot, Decide: r.cfg.Settler.Rules().Queried(check, answer), Trace: l.Trace,
 	}
-	r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before))
+	r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before, l.Trace))
 }
 
 // permit asks for a send of each payment, as far as the channel admits it.
@@ -111,15 +114,15 @@ func (r *Reconciler) permit(channel string, lease int64, ls []store.Locked) {
 	for i, l := range ls {
 		slot := i < slots
 		grant := settle.Grant{Lease: lease, Admitted: slot, Actor: actor, Sends: &l.Open.Sends}
-		step := store.Step{Payment: l.Payment.ID, WithGround: true, Decide: r.cfg.Settler.Rules().Permitted(grant)}
-		r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before))
+		step := store.Step{Payment: l.Payment.ID, WithGround: true, Decide: r.cfg.Settler.Rules().Permitted(grant), Trace: l.Trace}
+		r.cfg.Settler.Store(step, r.sendIfGranted(gate, grant, before, l.Trace))
 	}
 }
 
 // sendIfGranted makes the one call of a permit once it is stored. before is when
 // the permit may at the earliest have been stored: the send's own deadline counts
 // from there, so it ends before the stored one.
-func (r *Reconciler) sendIfGranted(gate *settle.Gate, grant settle.Grant, before time.Time) func(store.Applied) {
+func (r *Reconciler) sendIfGranted(gate *settle.Gate, grant settle.Grant, before time.Time, trace string) func(store.Applied) {
 	if !grant.Admitted {
 		return nil
 	}
@@ -132,7 +135,7 @@ func (r *Reconciler) sendIfGranted(gate *settle.Gate, grant settle.Grant, before
 		crashpoint.Here(crashpoint.ResumeStored)
 		entry, _ := rules.Channels.Get(a.After.Channel)
 		r.cfg.Settler.Submit(settle.Permit{
-			Payment: a.After, Lease: grant.Lease, Actor: actor, Earlier: grant.Sends,
+			Payment: a.After, Lease: grant.Lease, Actor: actor, Earlier: grant.Sends, Trace: tracing.Carried(trace),
 			Start: before.Add(rules.SendStart()), Deadline: before.Add(rules.SendWithin(entry.Capabilities)),
 		})
 	}

@@ -204,7 +204,7 @@ func (r *Reconciler) sweepOnce(ctx context.Context) int {
 		r.warn(ctx, err, "sweep")
 		return 0
 	}
-	r.check(ctx, lease, ids)
+	r.check(ctx, lease, ids, nil)
 	return len(ids)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -155,8 +156,12 @@ func (r *Reconciler) ring(ctx context.Context) {
 func (r *Reconciler) answer(ctx context.Context, rung []alarm) {
 	wakes, deliveries := make([]store.Wake, 0, len(rung)), make([]*kafka.Delivery, 0, len(rung))
 	now := time.Now()
+	var traces map[uuid.UUID]string
 	for _, al := range rung {
 		if al.delivery.Live() {
+			if trace := tracing.Of(al.delivery.Headers); trace != "" {
+				traces = noted(traces, al.wake.Payment, trace)
+			}
 			wakes, deliveries = append(wakes, al.wake), append(deliveries, al.delivery)
 			r.cfg.Metrics.RequeryLateness(payment.Tiers[al.tier].String(), now.Sub(al.at))
 		}
@@ -171,7 +176,16 @@ func (r *Reconciler) answer(ctx context.Context, rung []alarm) {
 		r.warn(ctx, err, "pick woken payments; the sweep takes their place")
 	}
 	kafka.Finish(deliveries)
-	r.check(ctx, lease, ids)
+	r.check(ctx, lease, ids, traces)
+}
+
+// noted makes the map when the first wake-up has a trace.
+func noted(traces map[uuid.UUID]string, id uuid.UUID, trace string) map[uuid.UUID]string {
+	if traces == nil {
+		traces = make(map[uuid.UUID]string)
+	}
+	traces[id] = trace
+	return traces
 }
 
 func (r *Reconciler) syncClock(ctx context.Context) {

@@ -59,7 +59,7 @@ func (a *Adapter) Submit(ctx context.Context, r channel.Request) payment.Answer 
 	key := r.ProviderKey.String()
 	response := a.client.Do(ctx, wire.Request{
 		Method: http.MethodPost, Target: "/v1/charges", Body: body,
-		Header: []wire.Field{{Name: KeyHeader, Value: key}},
+		Header: traced([]wire.Field{{Name: KeyHeader, Value: key}}, r.Traceparent),
 	})
 	answer := a.classify(payment.OpSubmit, response, asked{key, r.Amount, r.Currency})
 	answer.RequestHash = requestHash(r.ProviderKey, body)
@@ -69,8 +69,16 @@ func (a *Adapter) Submit(ctx context.Context, r channel.Request) payment.Answer 
 // Query looks a charge up.
 func (a *Adapter) Query(ctx context.Context, l channel.Lookup) payment.Answer {
 	key := l.ProviderKey.String()
-	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/v1/charges/" + key})
+	response := a.client.Do(ctx, wire.Request{Method: http.MethodGet, Target: "/v1/charges/" + key, Header: traced(nil, l.Traceparent)})
 	return a.classify(payment.OpQuery, response, asked{key, l.Amount, l.Currency})
+}
+
+// traced adds the context of a trace, where there is one.
+func traced(header []wire.Field, traceparent string) []wire.Field {
+	if traceparent == "" {
+		return header
+	}
+	return append(header, wire.Field{Name: "traceparent", Value: traceparent})
 }
 
 // Check reports where the adapter's record and what the server says it does

@@ -15,6 +15,7 @@ import (
 
 	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -113,6 +114,9 @@ type Permit struct {
 	// that proves not sent leaves no trace, its deadline included. Nil takes one
 	// send back and keeps the latest deadline.
 	Earlier *channel.Sends
+	// Trace is the step that the send belongs to. Submit ends it when what the send
+	// came to is stored.
+	Trace tracing.Span
 }
 
 // Answered decides what the answer to a permitted send means.

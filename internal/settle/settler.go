@@ -12,6 +12,7 @@ import (
 	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -27,7 +28,9 @@ type Config struct {
 	// they are cut, and their payments are unknown. Defaults to 10 s.
 	DrainTimeout time.Duration
 	Metrics      *telemetry.Metrics
-	Logger       zerolog.Logger
+	// Tracer records calls and transactions. Defaults to nobody.
+	Tracer *tracing.Tracer
+	Logger zerolog.Logger
 }
 
 // WithDefaults returns a copy with unset fields set.
@@ -147,8 +150,11 @@ func (s *Settler) Submit(p Permit) {
 		gate := s.gates[p.Payment.Channel]
 		answer := s.send(gate, p)
 		s.store(item{
-			step: store.Step{Payment: p.Payment.ID, Decide: s.cfg.Rules.Answered(p, answer)},
-			done: func(store.Applied) { gate.Release(1, 0) },
+			step: store.Step{Payment: p.Payment.ID, Decide: s.cfg.Rules.Answered(p, answer), Trace: p.Trace.Context()},
+			done: func(a store.Applied) {
+				gate.Release(1, 0)
+				ended(p.Trace, a)
+			},
 		})
 	})
 }
@@ -168,35 +174,43 @@ func (s *Settler) send(gate *Gate, p Permit) payment.Answer {
 	}
 	ctx, cancel := context.WithDeadline(s.alive, deadline)
 	defer cancel()
-	s.cfg.Metrics.ChannelCallStarted(p.Payment.Channel, "submit")
+	s.cfg.Metrics.ChannelCallStarted(p.Payment.Channel, submitting)
 	crashpoint.Here(crashpoint.SendStart)
+	call := s.cfg.Tracer.Call(p.Trace.Context(), submitting, p.Payment.Channel)
 	started := time.Now()
-	answer := entry.Adapter.Submit(ctx, request(p.Payment))
+	answer := entry.Adapter.Submit(ctx, request(p.Payment, call.Context()))
 	crashpoint.Here(crashpoint.SendDone)
-	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, "submit", answer.Class, time.Since(started))
+	answered(call, answer)
+	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, submitting, answer.Class, time.Since(started))
 	gate.Observe(answer)
 	return answer
 }
 
-func request(p store.Payment) channel.Request {
+func request(p store.Payment, traceparent string) channel.Request {
 	return channel.Request{
 		ProviderKey: p.ProviderKey, PaymentID: p.ID, Amount: p.Amount, Currency: p.Currency,
 		OrderID: p.OrderID, CustomerID: p.CustomerID, PaymentMethod: p.PaymentMethod, Metadata: p.Metadata,
+		Traceparent: traceparent,
 	}
 }
 
 // Query asks a channel about a payment. The caller has taken it from the budget.
-func (s *Settler) Query(p store.Payment) payment.Answer {
+// traceparent is the context it belongs to, empty for none.
+func (s *Settler) Query(p store.Payment, traceparent string) payment.Answer {
 	entry, ok := s.cfg.Rules.Channels.Get(p.Channel)
 	if !ok {
 		return payment.Answer{Class: payment.ClassNotSent, Cause: "channel not configured"}
 	}
 	ctx, cancel := context.WithTimeout(s.alive, entry.Capabilities.QueryTimeout)
 	defer cancel()
-	s.cfg.Metrics.ChannelCallStarted(p.Channel, "query")
+	s.cfg.Metrics.ChannelCallStarted(p.Channel, querying)
+	call := s.cfg.Tracer.Call(traceparent, querying, p.Channel)
 	started := time.Now()
-	answer := entry.Adapter.Query(ctx, channel.Lookup{ProviderKey: p.ProviderKey, Amount: p.Amount, Currency: p.Currency})
-	s.cfg.Metrics.ChannelCallDone(p.Channel, "query", answer.Class, time.Since(started))
+	answer := entry.Adapter.Query(ctx, channel.Lookup{
+		ProviderKey: p.ProviderKey, Amount: p.Amount, Currency: p.Currency, Traceparent: call.Context(),
+	})
+	answered(call, answer)
+	s.cfg.Metrics.ChannelCallDone(p.Channel, querying, answer.Class, time.Since(started))
 	s.gates[p.Channel].Observe(answer)
 	return answer
 }
@@ -245,6 +259,7 @@ func (s *Settler) commit(batch []item) {
 	}
 	crashpoint.Here(crashpoint.SettleStart)
 	started := time.Now()
+	transaction := s.cfg.Tracer.Batch("finalize payments", len(steps), func(i int) string { return steps[i].Trace })
 	applied, err := s.cfg.Store.Apply(s.storing, steps)
 	for pause := 50 * time.Millisecond; err != nil && s.storing.Err() == nil; pause = min(2*pause, 2*time.Second) {
 		s.cfg.Logger.Warn().Err(err).Int("payments", len(steps)).Msg("store answers; trying again")
@@ -259,6 +274,10 @@ func (s *Settler) commit(batch []item) {
 		applied = make([]store.Applied, len(batch))
 	}
 	crashpoint.Here(crashpoint.SettleDone)
+	if err != nil {
+		transaction.Fail("database")
+	}
+	transaction.End()
 	s.cfg.Metrics.Batch("finalize", len(batch), time.Since(started))
 	for i := range batch {
 		s.count(applied[i])

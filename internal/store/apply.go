@@ -23,6 +23,9 @@ type Step struct {
 	// WithGround reads what stands on the obligation too, for permits (G15).
 	WithGround bool
 	Decide     func(Locked) *Change
+	// Trace is the traceparent that goes on with what is published of it; it must be
+	// valid, or empty for none. It is not stored.
+	Trace string
 }
 
 // Applied is what a step came to.
@@ -109,7 +112,7 @@ func (s *Store) applyRound(ctx context.Context, steps []Step, round []int, out [
 				continue
 			}
 			if change := steps[i].Decide(before); change != nil {
-				after, err := w.add(before, *change)
+				after, err := w.add(before, *change, steps[i].Trace)
 				if err != nil {
 					return err
 				}
@@ -125,7 +128,7 @@ func (s *Store) applyRound(ctx context.Context, steps []Step, round []int, out [
 	if len(w.messages) > 0 {
 		s.wake()
 	}
-	s.logChanges(round, out)
+	s.logChanges(steps, round, out)
 	return nil
 }
 
@@ -267,7 +270,7 @@ type closedReview struct {
 }
 
 // add works out the payment after the change and what has to be written for it.
-func (w *changes) add(before Locked, c Change) (Payment, error) {
+func (w *changes) add(before Locked, c Change, trace string) (Payment, error) {
 	p := before.Payment
 	if c.To != 0 && c.To != p.State {
 		if !p.State.CanBecome(c.To) {
@@ -288,7 +291,7 @@ func (w *changes) add(before Locked, c Change) (Payment, error) {
 		w.open = append(w.open, openUpdate{p.ID, *c.Open})
 	}
 	w.records(&p, c)
-	w.publish(&p, before, c)
+	w.publish(&p, before, c, trace)
 	return p, nil
 }
 
@@ -341,7 +344,8 @@ func (w *changes) records(p *Payment, c Change) {
 
 // publish queues event before reply, and both under the row lock, so that a
 // payment's messages leave in the order of its versions (G10).
-func (w *changes) publish(p *Payment, before Locked, c Change) {
+func (w *changes) publish(p *Payment, before Locked, c Change, trace string) {
+	first := len(w.messages)
 	if c.Event != "" {
 		w.messages = append(w.messages, eventMessage(w.topics, p, c.Event, before.Now))
 	}
@@ -350,6 +354,9 @@ func (w *changes) publish(p *Payment, before Locked, c Change) {
 	}
 	if c.Requery > 0 && c.Open != nil {
 		w.messages = append(w.messages, requeryMessage(w.topics, p, c.Requery, c.Open.NextCheckAt))
+	}
+	for i := range w.messages[first:] {
+		w.messages[first+i].Trace = trace
 	}
 }
 

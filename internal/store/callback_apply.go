@@ -166,7 +166,7 @@ func (s *Store) callbackRound(ctx context.Context, steps []CallbackStep, round [
 		s.wake()
 	}
 	for _, i := range round {
-		s.logChanges([]int{0}, []Applied{out[i].Applied})
+		s.logChanges([]Step{{}}, []int{0}, []Applied{out[i].Applied})
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (w *callbackWrites) decide(step *CallbackStep, locked map[uuid.UUID]Locked)
 		verdict = CallbackVerdict{Result: CallbackWaits, Matched: verdict.Matched, Again: sameAgain}
 	}
 	if verdict.Change != nil && before != nil {
-		after, err := w.add(*before, *verdict.Change)
+		after, err := w.add(*before, *verdict.Change, "")
 		if err != nil {
 			return applied, err
 		}

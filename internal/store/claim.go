@@ -35,6 +35,9 @@ type Arrival struct {
 	// Admit grants the first permit with the claim; without it the payment is
 	// parked.
 	Admit bool
+	// Trace is the traceparent that goes on with what is published of it; it must be
+	// valid, or empty for none. It is not stored.
+	Trace string
 }
 
 // Raw is the record itself, for its dead letter: bytes unchanged (G5).

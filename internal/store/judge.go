@@ -89,8 +89,8 @@ func (run *claimRun) judgeFresh(i int) Outcome {
 func (run *claimRun) announce(i int, p *Payment) {
 	p.Version = 1
 	run.announced = append(run.announced, p.ID)
-	run.messages = append(run.messages, eventMessage(run.topics, p, payment.EventAccepted, run.now),
-		replyMessage(run.topics, p, run.arrivals[i].Origin, payment.ReplyAccepted, "", false))
+	run.send(i, eventMessage(run.topics, p, payment.EventAccepted, run.now))
+	run.send(i, replyMessage(run.topics, p, run.arrivals[i].Origin, payment.ReplyAccepted, "", false))
 }
 
 // rejectTime refuses a command for its age (G14). A stale one also goes to the
@@ -170,7 +170,13 @@ func (run *claimRun) judgeRepeat(i int) Outcome {
 func (run *claimRun) reply(i int, p *Payment, kind payment.ReplyKind, code payment.Code, replayed bool) {
 	origin := run.arrivals[i].Origin
 	run.deliveries = append(run.deliveries, delivery{p.ID, origin, kind, code, p.State, p.Version})
-	run.messages = append(run.messages, replyMessage(run.topics, p, origin, kind, code, replayed))
+	run.send(i, replyMessage(run.topics, p, origin, kind, code, replayed))
+}
+
+// send queues a message in the trace of the delivery that it answers.
+func (run *claimRun) send(i int, m outbox.Message) {
+	m.Trace = run.arrivals[i].Trace
+	run.messages = append(run.messages, m)
 }
 
 // deadLetter carries a record on, bytes unchanged, with the reason and where it

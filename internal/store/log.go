@@ -3,6 +3,7 @@ package store
 import (
 	"github.com/rs/zerolog"
 
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -12,7 +13,7 @@ func (s *Store) logClaims(run *claimRun) {
 	for i := range run.outcomes {
 		o, a := &run.outcomes[i], &run.arrivals[i]
 		if o.Payment != nil {
-			s.logTransition(o.Payment, &Change{Actor: "consumer"})
+			s.logTransition(o.Payment, &Change{Actor: "consumer"}, a.Trace)
 			continue
 		}
 		level := zerolog.DebugLevel
@@ -28,21 +29,22 @@ func (s *Store) logClaims(run *claimRun) {
 			log.WithLevel(level).Str("reason", string(a.Dead.Reason)).Str("error", payment.Mask(a.Dead.Error)).Msg("dead letter")
 			continue
 		}
-		log.WithLevel(level).Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller).Func(known("code", string(o.Code))).Msg("claim")
+		log.WithLevel(level).Stringer("key", a.Identity.Key).Str("caller", a.Identity.Caller).Func(known("code", string(o.Code))).
+			Func(known("trace_id", tracing.ID(a.Trace))).Msg("claim")
 	}
 }
 
-func (s *Store) logChanges(round []int, out []Applied) {
+func (s *Store) logChanges(steps []Step, round []int, out []Applied) {
 	for _, i := range round {
 		a := &out[i]
 		if a.Change == nil || a.Change.Quiet {
 			continue
 		}
-		s.logTransition(&a.After, a.Change)
+		s.logTransition(&a.After, a.Change, steps[i].Trace)
 	}
 }
 
-func (s *Store) logTransition(p *Payment, c *Change) {
+func (s *Store) logTransition(p *Payment, c *Change, trace string) {
 	event := s.log.Info()
 	if !event.Enabled() {
 		return
@@ -50,7 +52,7 @@ func (s *Store) logTransition(p *Payment, c *Change) {
 	event.Stringer("key", p.Identity.Key).Str("caller", p.Identity.Caller).
 		Int("attempt", p.Attempt).Int("send", p.Sends).Func(known("request", c.RequestHash)).
 		Func(known("reference", p.ProviderReference)).Stringer("state", p.State).
-		Func(known("cause", payment.Mask(c.Cause))).Str("actor", c.Actor).Msg("transition")
+		Func(known("cause", payment.Mask(c.Cause))).Str("actor", c.Actor).Func(known("trace_id", tracing.ID(trace))).Msg("transition")
 }
 
 // known adds a field that has a value: an empty one would look like a fault.
