@@ -18,6 +18,7 @@ var answers = []Bug{
 		Old:   "run.rejections = append(run.rejections, rejection{p.ID, p.Namespace, p.Obligation, code, detail, by})",
 		New:   "_ = rejection{}",
 		Model: "obligation -DSTICKY=0", Test: "./internal/store -run TestP27_RejectedStaysRejected",
+		Torture: "--seed 4 --payments 600 --faults channel",
 	},
 	{
 		Name: "repeat-is-answered-now", Guarantee: "G2",

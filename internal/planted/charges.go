@@ -64,8 +64,9 @@ var charges = []Bug{
 	}
 	conn.out = c.encode(conn.out[:0], r)
 	return c.exchange(ctx, conn, deadline)`,
-		Model: "settle -DONCE=0 -DIDEMP=0",
-		Test:  "./channel/wire -run TestConnectionsThatDie",
+		Model:   "settle -DONCE=0 -DIDEMP=0",
+		Test:    "./channel/wire -run TestConnectionsThatDie",
+		Torture: "--seed 4 --payments 600 --faults channel",
 	},
 	{
 		Name: "resend-on-unknown", Guarantee: "G1",

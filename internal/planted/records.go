@@ -22,9 +22,10 @@ var records = []Bug{
 		Name: "dead-letter-changed", Guarantee: "G5",
 		What: "a dead letter is not the record that came",
 		File: "internal/store/judge.go", Guard: "deadLetter",
-		Old:  "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: a.Raw.Value, Headers: headers,",
-		New:  "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: append([]byte(nil), a.Raw.Value...)[:len(a.Raw.Value)/2], Headers: headers,",
-		Test: "./internal/e2e -run TestB17_BadInput",
+		Old:     "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: a.Raw.Value, Headers: headers,",
+		New:     "Key: a.Raw.Key, Type: \"payment.deadletter\", Payload: append([]byte(nil), a.Raw.Value...)[:len(a.Raw.Value)/2], Headers: headers,",
+		Test:    "./internal/e2e -run TestB17_BadInput",
+		Torture: "--seed 4 --payments 600 --faults channel",
 	},
 	{
 		Name: "no-sweep", Guarantee: "G5",
