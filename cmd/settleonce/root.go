@@ -61,7 +61,7 @@ func newRoot(p process) *cobra.Command {
 var commands = []func(p process) *cobra.Command{
 	newDev, newDemo, newPublish, newStatus,
 	newConsumer, newOutbox, newReconciler, newGateway, newAll, newSim,
-	newDoctor, newLag, newReplay, newDeadLetter, newRecover,
+	newDoctor, newLag, newReview, newReplay, newDeadLetter, newRecover,
 	newMigrate, newTopics, newCallers, newBackfill, newCheck, newBench, newTorture, newConfig, newHealth, newVersion,
 }
 

@@ -120,6 +120,8 @@ type Reconciler struct {
 	SweepBatch, MaxInFlight int
 	RetentionEvery          time.Duration
 	UnmatchedAfter          time.Duration
+	// ReviewSecondPerson asks for two persons to close payments and to open attempts.
+	ReviewSecondPerson bool
 }
 
 // Channel is one payment provider and what it is known to promise.

@@ -143,6 +143,12 @@ var reconcilerSettings = []Setting{
 			"until retention removes it.",
 		target: func(c *Config) any { return &c.Reconciler.UnmatchedAfter },
 	},
+	{
+		Name: "review-second-person", Group: GroupReconciler, Default: off,
+		Doc: "Every 'settleonce review resolve' and 'settleonce review attempt' needs a second person (--second-actor). Without it only what " +
+			"rests on a provider's written statement does.",
+		target: func(c *Config) any { return &c.Reconciler.ReviewSecondPerson },
+	},
 }
 
 var adminSettings = []Setting{
