@@ -80,7 +80,7 @@ func (r *roleSet) edgeConfig(sender *producer.Producer) (edge.Config, error) {
 	return edge.Config{
 		Address: g.Listen, TLS: encryption, Callers: withGuest{callers.NewEdge(directory), r.guest}, Sender: sender, Reader: r.store,
 		Topic: r.topicOf, Callbacks: callbacks, OpenAPI: document, Wait: g.Wait, MaxWait: g.MaxWait, PublishTimeout: g.PublishTimeout,
-		MaxInFlight: g.MaxInFlight, DrainDelay: g.DrainDelay, KeysSince: since, Metrics: r.metrics, Logger: r.log,
+		MaxInFlight: g.MaxInFlight, DrainDelay: g.DrainDelay, KeysSince: since, Metrics: r.metrics, Tracer: r.tracer, Logger: r.log,
 	}, nil
 }
 

@@ -31,7 +31,7 @@ const (
 
 // roleGroups are the settings that every role uses.
 var roleGroups = []config.Group{
-	config.GroupKafka, config.GroupTopics, config.GroupPostgres, config.GroupAdmin, config.GroupLog,
+	config.GroupKafka, config.GroupTopics, config.GroupPostgres, config.GroupAdmin, config.GroupLog, config.GroupTracing,
 }
 
 func newConsumer(p process) *cobra.Command {
@@ -176,7 +176,7 @@ func (r *roleSet) consumer() (func(context.Context) error, error) {
 		Group: r.cfg.Topics.Prefix + "settleonce-consumer", Callers: source.callers, Registered: source.registered, Signatures: source.signatures,
 		Lanes: r.cfg.Consumer.Claimers, Batch: r.cfg.Consumer.Batch, Stall: r.cfg.Consumer.StallTimeout,
 		SessionTimeout: r.cfg.Consumer.SessionTimeout, Announce: r.cfg.Consumer.Announce,
-		Metrics: r.metrics, Logger: r.log,
+		Metrics: r.metrics, Tracer: r.tracer, Logger: r.log,
 	})
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (r *roleSet) reconciler() (func(context.Context) error, error) {
 func (r *roleSet) outbox() (func(context.Context) error, error) {
 	relay, err := outbox.NewRelay(outbox.RelayConfig{
 		Pool: r.pool, Kafka: r.kafka, TransactionalPrefix: r.cfg.Topics.Prefix, Source: "settleonce",
-		BatchSize: r.cfg.Relay.Batch, Lease: r.cfg.Relay.Lease, Poll: r.cfg.Relay.Poll, Logger: r.log,
+		BatchSize: r.cfg.Relay.Batch, Lease: r.cfg.Relay.Lease, Poll: r.cfg.Relay.Poll, Tracer: r.tracer, Logger: r.log,
 	})
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func (r *roleSet) settler() (*settle.Settler, error) {
 	c := r.cfg
 	return settle.New(settle.Config{
 		Store: r.store, Finalizers: c.Consumer.Finalizers, Batch: c.Consumer.FinalizeBatch, DrainTimeout: c.Consumer.DrainTimeout,
-		Metrics: r.metrics, Logger: r.log,
+		Metrics: r.metrics, Tracer: r.tracer, Logger: r.log,
 		Rules: settle.Rules{
 			Channels:    r.channels,
 			RepayNamed:  func(namespace string) bool { return slices.Contains(c.Callers.RepayNamed, namespace) },

@@ -17,6 +17,7 @@ import (
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer/edge"
 )
@@ -30,6 +31,7 @@ type worker struct {
 	cfg      *config.Config
 	log      zerolog.Logger
 	metrics  *telemetry.Metrics
+	tracer   *tracing.Tracer // nil: off
 	admin    *telemetry.Admin
 	pool     *pgxpool.Pool
 	kafka    *kafka.Client
@@ -73,6 +75,9 @@ func openWorker(ctx context.Context, p process, c *config.Config, role string) (
 
 func (w *worker) open(ctx context.Context, role string) error {
 	var err error
+	if err = w.openTracer(ctx); err != nil {
+		return err
+	}
 	if w.channels, err = w.openChannels(); err != nil {
 		return err
 	}
@@ -95,6 +100,20 @@ func (w *worker) close() {
 	for _, end := range slices.Backward(w.closers) {
 		end()
 	}
+}
+
+// openTracer comes first, so that it is closed last.
+func (w *worker) openTracer(ctx context.Context) error {
+	t := &w.cfg.Tracing
+	var err error
+	w.tracer, err = tracing.Open(ctx, tracing.Config{
+		Endpoint: t.Endpoint, Ratio: t.SampleRatio, Service: t.ServiceName, Version: buildInfo().Version, Logger: w.log,
+	})
+	if err != nil {
+		return asUsage(err)
+	}
+	w.closers = append(w.closers, w.tracer.Close)
+	return nil
 }
 
 func (w *worker) openChannels() (*channel.Registry, error) {

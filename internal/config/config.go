@@ -22,6 +22,7 @@ type Config struct {
 	Gateway    Gateway
 	Admin      Admin
 	Log        Log
+	Tracing    Tracing
 	Dev        Dev
 }
 

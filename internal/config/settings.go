@@ -29,6 +29,7 @@ const (
 	GroupSim        Group = "sim"
 	GroupAdmin      Group = "admin"
 	GroupLog        Group = "log"
+	GroupTracing    Group = "tracing"
 	GroupDev        Group = "dev"
 )
 
@@ -54,6 +55,7 @@ var groupTitles = []GroupTitle{
 	{GroupSim, "Channel simulator"},
 	{GroupAdmin, "Health, metrics, profiles"},
 	{GroupLog, "Logs"},
+	{GroupTracing, "Traces"},
 	{GroupDev, "Development stack"},
 }
 

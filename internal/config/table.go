@@ -6,7 +6,7 @@ import "slices"
 // keys of the file are all made from it.
 var table = slices.Concat(
 	kafkaSettings, topicSettings, postgresSettings, callerSettings, consumerSettings, relaySettings,
-	reconcilerSettings, channelSettings, gatewaySettings, simSettings, adminSettings, logSettings, devSettings,
+	reconcilerSettings, channelSettings, gatewaySettings, simSettings, adminSettings, logSettings, tracingSettings, devSettings,
 )
 
 var kafkaSettings = []Setting{

@@ -21,7 +21,7 @@ type rule struct {
 }
 
 // rules are the demands that need no more than the settings themselves.
-var rules = slices.Concat(connectionRules, topicRules, roleRules, gatewayRules)
+var rules = slices.Concat(connectionRules, topicRules, roleRules, gatewayRules, tracingRules)
 
 var connectionRules = []rule{
 	{

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"unicode/utf8"
 
@@ -53,8 +54,10 @@ func (s Span) Answered(status int) {
 	if s.span == nil {
 		return
 	}
-	s.span.SetAttributes(semconv.HTTPResponseStatusCode(status))
-	if status >= 500 {
+	if status > 0 {
+		s.span.SetAttributes(semconv.HTTPResponseStatusCode(status))
+	}
+	if status >= http.StatusInternalServerError {
 		s.Fail(strconv.Itoa(status))
 	}
 	s.span.End()
@@ -74,17 +77,27 @@ func (s Span) Placed(partition int, offset int64) {
 }
 
 // Serve is the answering of one HTTP request. What the client sent as
-// traceparent is taken where it is valid. Route is the pattern, not the path.
-func (t *Tracer) Serve(traceparent, method, route string) Span {
+// traceparent is taken where it is valid. Route is the pattern, not the path;
+// empty where there is none.
+func (t *Tracer) Serve(r *http.Request, route string) Span {
+	traceparent := Valid(r.Header.Get("Traceparent"))
 	if t == nil {
-		return Span{context: Valid(traceparent)}
+		return Span{context: traceparent}
 	}
-	name := method + " " + route
-	request := semconv.HTTPRequestMethodKey.String(method)
-	if !known(method) {
-		name, request = "HTTP "+route, semconv.HTTPRequestMethodOther
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
 	}
-	return t.start(Valid(traceparent), name, trace.SpanKindServer, request, semconv.HTTPRoute(route))
+	name, method := "HTTP", semconv.HTTPRequestMethodOther
+	if known(r.Method) {
+		name, method = r.Method, semconv.HTTPRequestMethodKey.String(r.Method)
+	}
+	attributes := []attribute.KeyValue{method, semconv.URLScheme(scheme), semconv.URLPath(r.URL.Path)}
+	if route != "" {
+		name += " " + route
+		attributes = append(attributes, semconv.HTTPRoute(route))
+	}
+	return t.start(traceparent, name, trace.SpanKindServer, attributes...)
 }
 
 // known are the methods that the convention lets into a name.

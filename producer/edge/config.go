@@ -14,6 +14,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer"
 )
@@ -73,7 +74,10 @@ type Config struct {
 
 	// Metrics may be nil.
 	Metrics *telemetry.Metrics
-	Logger  zerolog.Logger
+	// Tracer records requests and what they send. Defaults to nobody: then a valid
+	// traceparent goes on with the command as it came.
+	Tracer *tracing.Tracer
+	Logger zerolog.Logger
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer"
 )
@@ -45,7 +46,7 @@ func TestTraceHeaders(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
 		r.Header.Set("Traceparent", given)
 		r.Header.Set("Tracestate", "a=b")
-		got := traceHeaders(r)
+		got := traceHeaders(r, tracing.Valid(given))
 		if !taken {
 			require.Nil(t, got, given)
 			continue

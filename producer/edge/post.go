@@ -72,7 +72,9 @@ func (s *Server) publish(r *http.Request, cmd *payment.Command, caller *Caller) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), s.cfg.PublishTimeout)
 	defer cancel()
 	crashpoint.Here(crashpoint.EdgeStart)
-	place, err := s.cfg.Sender.Send(ctx, *cmd, producer.Options{Topic: topic, Headers: traceHeaders(r)})
+	span := s.sending(r, cmd, topic)
+	place, err := s.cfg.Sender.Send(ctx, *cmd, producer.Options{Topic: topic, Headers: traceHeaders(r, span.Context())})
+	sent(span, place, err)
 	switch {
 	case err == nil:
 		return place, nil

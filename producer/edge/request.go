@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/tracing"
 )
 
 // call is what is known about one request beside the request: for its answer, its
@@ -15,6 +17,7 @@ type call struct {
 	code   Code
 	// extra goes into the log line.
 	payment uuid.UUID
+	trace   tracing.Span
 }
 
 type callKey struct{}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
+
+	"github.com/settleonce/settleonce/internal/tracing"
 )
 
 // route is one resource of the edge.
@@ -91,7 +93,7 @@ func matchPayment(r *http.Request, rest string) string {
 // log line, metrics, and an answer when something breaks.
 func (s *Server) observed(rt route, name string, w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
-	c := &call{id: requestIDOf(r)}
+	c := &call{id: requestIDOf(r), trace: s.serving(r, name)}
 	r = r.WithContext(withCall(r.Context(), c))
 	rec := &recorder{ResponseWriter: w}
 	h := rec.Header()
@@ -103,6 +105,7 @@ func (s *Server) observed(rt route, name string, w http.ResponseWriter, r *http.
 			s.broken(rec, r, broken)
 		}
 		s.cfg.Metrics.EdgeRequest(name, rec.status, time.Since(started))
+		c.trace.Answered(rec.status)
 		s.log(name, c, rec.status, r.Method, time.Since(started))
 	}()
 	select {
@@ -179,6 +182,9 @@ func (s *Server) log(name string, c *call, status int, method string, took time.
 	}
 	if c.payment != uuid.Nil {
 		line = line.Stringer("payment", c.payment)
+	}
+	if id := tracing.ID(c.trace.Context()); id != "" {
+		line = line.Str("trace_id", id)
 	}
 	line.Msg("request")
 }

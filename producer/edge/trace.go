@@ -1,18 +1,25 @@
 package edge
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
+
+	"github.com/settleonce/settleonce/internal/tracing"
+	"github.com/settleonce/settleonce/payment"
+	"github.com/settleonce/settleonce/producer"
 )
 
-// traceHeaders are what goes on with the command of the trace that the client is
+// traceHeaders are what goes on with the command of the trace that the request is
 // in (W3C Trace Context). What is not valid starts nothing.
-func traceHeaders(r *http.Request) map[string]string {
-	parent := r.Header.Get("Traceparent")
-	if !isTraceparent(parent) {
+func traceHeaders(r *http.Request, traceparent string) map[string]string {
+	if traceparent == "" {
 		return nil
 	}
-	headers := map[string]string{"traceparent": parent}
+	headers := map[string]string{tracing.Header: traceparent}
+	if tracing.Valid(r.Header.Get("Traceparent")) == "" {
+		return headers // a state without its parent is nobody's
+	}
 	if state := strings.Join(r.Header.Values("Tracestate"), ","); state != "" && len(state) <= maxTracestate && isPrintable(state) {
 		headers["tracestate"] = state
 	}
@@ -22,17 +29,31 @@ func traceHeaders(r *http.Request) map[string]string {
 // maxTracestate is what everybody must be able to carry.
 const maxTracestate = 512
 
-// isTraceparent checks version 00: 00-<32 hex>-<16 hex>-<2 hex>, none of the ids
-// all zero.
-func isTraceparent(text string) bool {
-	parts := strings.Split(text, "-")
-	if len(parts) != 4 || parts[0] != "00" || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 {
-		return false
-	}
-	hex := strings.Trim(strings.Join(parts, ""), "0123456789abcdef") == ""
-	return hex && strings.Trim(parts[1], "0") != "" && strings.Trim(parts[2], "0") != ""
-}
-
 func isPrintable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// serving begins the span of a request.
+func (s *Server) serving(r *http.Request, route string) tracing.Span {
+	if route == routeNone {
+		route = ""
+	}
+	return s.cfg.Tracer.Serve(r, route)
+}
+
+// sending begins the span of a command on its way to Kafka.
+func (s *Server) sending(r *http.Request, cmd *payment.Command, topic string) tracing.Span {
+	return s.cfg.Tracer.Send(callOf(r.Context()).trace.Context(), tracing.Message{
+		Topic: cmp.Or(topic, payment.NewTopics("").Commands), Key: []byte(cmd.IdempotencyKey.String()),
+	})
+}
+
+// sent ends it.
+func sent(span tracing.Span, place producer.Place, err error) {
+	if err != nil {
+		span.Fail("not_acknowledged")
+		span.End()
+		return
+	}
+	span.Placed(place.Partition, place.Offset)
 }
