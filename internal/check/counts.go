@@ -57,6 +57,14 @@ type Counts struct {
 	EventRepeats  int `json:"eventsPublishedAgain"`
 	Replies       int `json:"replies"`
 	AnsweredAgain int `json:"repliesPublishedAgain"`
+	// Replays are events and replies that an operator had published again.
+	Replays int `json:"replayedByOperators"`
+
+	// Told are answers of the HTTP edge; Callbacks those that it took, and
+	// CallbacksRefused those that it did not.
+	Told             int `json:"answersOfTheEdge"`
+	Callbacks        int `json:"callbacksTaken"`
+	CallbacksRefused int `json:"callbacksRefused"`
 }
 
 // ChannelCounts are the counts of one channel.
@@ -98,6 +106,12 @@ func (t *Tiers) add(query int) {
 func (j *judge) count() Counts {
 	c := Counts{Records: len(j.evidence.arrivals), Keys: len(j.evidence.dossiers), Obligations: j.obligationsPaid, PaidTwice: j.paidTwice}
 	c.Channels = j.countChannels()
+	c.Replays, c.Told = j.evidence.replays, len(j.rules.Told)
+	for i := range j.evidence.Ledgers {
+		l := &j.evidence.Ledgers[i]
+		c.Callbacks += int(l.Callbacks.Acknowledged)
+		c.CallbacksRefused += int(l.Callbacks.Refused)
+	}
 	for _, of := range c.Channels {
 		c.Queries += of.Queries
 	}

@@ -21,6 +21,8 @@ type Database struct {
 	Open     map[uuid.UUID]OpenRow
 	Holds    []HoldRow
 	Outbox   []OutboxRow
+	// Callbacks are those whose payment was found.
+	Callbacks []CallbackRow
 	// Ends are the terminal states that the history tells of each payment, in order.
 	Ends map[uuid.UUID][]payment.State
 	// Stored is the offset behind the last claimed record, of one consumer group.
@@ -66,6 +68,15 @@ type OutboxRow struct {
 	Parked    string
 }
 
+// CallbackRow is what a provider told us, and what it came to.
+type CallbackRow struct {
+	Channel    string
+	Payment    uuid.UUID
+	ReceivedAt time.Time
+	// Result is empty where it came to nothing yet.
+	Result string
+}
+
 // ErrNotInstalled says that the database has not all the tables, or other ones.
 var ErrNotInstalled = errors.New("the database does not have the tables of this version: run `settleonce migrate` first")
 
@@ -84,7 +95,7 @@ func ReadDatabase(ctx context.Context, db Queryer, group string) (*Database, err
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	d := &Database{Open: map[uuid.UUID]OpenRow{}, Ends: map[uuid.UUID][]payment.State{}, Stored: map[string]map[int]int64{}}
 	for _, read := range []func(context.Context, pgx.Tx) error{
-		patiently, d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds,
+		patiently, d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds, d.readCallbacks,
 		func(ctx context.Context, tx pgx.Tx) error { return d.readStored(ctx, tx, group) },
 	} {
 		if err := read(ctx, tx); err != nil {
@@ -185,6 +196,19 @@ func (d *Database) readEnds(ctx context.Context, tx pgx.Tx) error {
 	var state int16
 	_, err = pgx.ForEachRow(rows, []any{&id, &state}, func() error {
 		d.Ends[id] = append(d.Ends[id], payment.State(state))
+		return nil
+	})
+	return err
+}
+
+func (d *Database) readCallbacks(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, "SELECT channel, payment, received_at, coalesce(result, '') FROM settleonce.callbacks WHERE matched AND payment IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	var c CallbackRow
+	_, err = pgx.ForEachRow(rows, []any{&c.Channel, &c.Payment, &c.ReceivedAt, &c.Result}, func() error {
+		d.Callbacks = append(d.Callbacks, c)
 		return nil
 	})
 	return err

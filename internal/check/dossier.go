@@ -82,8 +82,15 @@ type reply struct {
 	at        time.Time
 	blockedBy *uuid.UUID
 	outcome   *payment.Outcome
+	// again says that an operator had it published again.
+	again bool
 	// arrival is the delivery that it answers; nil until it is found.
 	arrival *arrival
+}
+
+// repeats reports whether it says the same as the reply that was there before.
+func (r *reply) repeats(was *reply) bool {
+	return was.id == r.id && was.code == r.code && was.version == r.version && (was.outcome == nil) == (r.outcome == nil)
 }
 
 type event struct {

@@ -37,6 +37,8 @@ type Evidence struct {
 	words    map[string]string
 	// filed is how many ledgers were sorted by payment.
 	filed int
+	// replays counts records that an operator had published again, beside commands.
+	replays int
 	// foreign are provider keys in a ledger that belong to no payment.
 	foreign map[uuid.UUID]bool
 }
@@ -171,8 +173,14 @@ func (e *Evidence) AddReply(record *kafka.Record) {
 		code: payment.Code(e.word(string(p.Code))), caller: e.word(p.Caller), version: p.Version, replayed: p.Replayed, at: record.Time,
 		blockedBy: p.BlockedBy, outcome: p.Outcome,
 	}
+	r.again = replayed(record)
 	e.open = append(e.open, r)
 }
+
+// replayHeader is on what an operator had published again.
+const replayHeader = "settleonce_replay"
+
+func replayed(r *kafka.Record) bool { return Header(r, replayHeader) != "" }
 
 // AddEvent files a record of the topic of events.
 func (e *Evidence) AddEvent(r *kafka.Record) {
@@ -189,6 +197,10 @@ func (e *Evidence) AddEvent(r *kafka.Record) {
 		cause: e.word(p.Cause), occurredAt: p.OccurredAt,
 	}
 	d := e.dossier(p.PaymentID)
+	if replayed(r) && slices.ContainsFunc(d.events, func(was *event) bool { return was.id == v.id && was.sum == v.sum }) {
+		e.replays++ // it tells nothing new, and stands behind newer ones on purpose
+		return
+	}
 	d.events = append(d.events, v)
 	if d.outcome == nil && v.state.Terminal() {
 		d.outcome = v
@@ -276,6 +288,10 @@ func (e *Evidence) matchReply(r *reply) bool {
 	}
 	for _, v := range d.arrivals {
 		if payment.ReplyID(v.topic, v.partition, v.offset, v.at, r.kind) == r.id {
+			if r.again && slices.ContainsFunc(v.replies, r.repeats) {
+				e.replays++
+				return true
+			}
 			r.arrival = v
 			v.replies = append(v.replies, r)
 			d.replies = append(d.replies, r)

@@ -24,6 +24,9 @@ type Ledger struct {
 	// Load is what arrived second by second, and since when it is counted; the zero
 	// value where the channel does not tell.
 	Load sim.Load
+	// Callbacks count what the channel sent us since it was started last; the zero value
+	// where it does not tell.
+	Callbacks sim.CallbackCounts
 	// At is when it was read.
 	At time.Time
 }
@@ -60,7 +63,21 @@ func ReadLedger(ctx context.Context, name, url string) (Ledger, error) {
 	if errors.Is(err, errNotThere) {
 		err = nil // an older simulator
 	}
+	if err == nil {
+		err = l.readCallbacks(ctx, url)
+	}
 	return l, err
+}
+
+func (l *Ledger) readCallbacks(ctx context.Context, url string) error {
+	var state struct {
+		Counts sim.CallbackCounts `json:"counts"`
+	}
+	err := ask(ctx, url+"/admin/callbacks", func(body io.Reader) error { return json.NewDecoder(body).Decode(&state) })
+	if l.Callbacks = state.Counts; errors.Is(err, errNotThere) {
+		return nil // an older simulator, or one behind a wall
+	}
+	return err
 }
 
 // ErrChannel says that the channel shows no ledger.

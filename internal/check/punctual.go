@@ -63,6 +63,9 @@ func (j *judge) askedEarly(d *dossier) {
 	}
 	first := d.firstDue()
 	for _, at := range d.charge.QueriedAt {
+		if j.prompted(d, at) {
+			continue
+		}
 		j.check("G13")
 		if first != far && at.Before(first.Add(-clockSlack)) {
 			j.brokenf("G13", d.key(), "the channel was asked %s before the first re-query was due", first.Sub(at).Round(time.Millisecond))
@@ -73,6 +76,17 @@ func (j *judge) askedEarly(d *dossier) {
 			return
 		}
 	}
+}
+
+// prompted reports whether a callback may have been the reason to ask then: it makes
+// us ask at once.
+func (j *judge) prompted(d *dossier, at time.Time) bool {
+	for _, c := range j.heard[d.id] {
+		if !c.ReceivedAt.After(at.Add(clockSlack)) {
+			return true
+		}
+	}
+	return false
 }
 
 // firstDue is when the first re-query was due, far where none was announced.

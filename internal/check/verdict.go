@@ -116,6 +116,11 @@ type Rules struct {
 	Namespaces map[string]string
 	// Expected is what is known about payments; nil for nothing.
 	Expected []Expectation
+	// Told are answers of the HTTP edge, as its clients got them; nil for none.
+	Told []Told
+	// Lookups are the channels that can be asked: there a callback is never the
+	// evidence of an outcome.
+	Lookups []string
 	// Share and Floor are the retry budget of every channel: a share of the submits,
 	// and queries per second. Without Floor it is not known.
 	Share, Floor float64
@@ -156,16 +161,22 @@ type judge struct {
 	// obligationsPaid counts obligations that were paid, paidTwice those that were
 	// paid more than once.
 	obligationsPaid, paidTwice int
+	// heard are the callbacks about each payment.
+	heard map[uuid.UUID][]*CallbackRow
 }
 
 func newJudge(e *Evidence, rules Rules) *judge {
 	e.match()
-	j := &judge{evidence: e, rules: rules, checked: map[string]int{}, imported: map[uuid.UUID]bool{}}
+	j := &judge{evidence: e, rules: rules, checked: map[string]int{}, imported: map[uuid.UUID]bool{}, heard: map[uuid.UUID][]*CallbackRow{}}
 	if rules.Database != nil {
 		for i := range rules.Database.Payments {
 			if p := &rules.Database.Payments[i]; p.Imported {
 				j.imported[p.ID] = true
 			}
+		}
+		for i := range rules.Database.Callbacks {
+			c := &rules.Database.Callbacks[i]
+			j.heard[c.Payment] = append(j.heard[c.Payment], c)
 		}
 	}
 	return j
@@ -204,6 +215,8 @@ func (j *judge) verdict() Verdict {
 	j.obligations()
 	j.shared()
 	j.fulfilled()
+	j.told()
+	j.callbacks()
 	j.budgets()
 	j.tables()
 	j.limits()

@@ -1,0 +1,42 @@
+package check
+
+import "slices"
+
+// evidenceResult is what a callback came to that was evidence by itself.
+const evidenceResult = "evidence"
+
+// callbacks: a forged or stale one is never taken (P21), and where the channel can
+// be asked none decides (G3).
+func (j *judge) callbacks() {
+	for i := range j.evidence.Ledgers {
+		l := &j.evidence.Ledgers[i]
+		if l.Callbacks.Sent == 0 {
+			continue
+		}
+		j.check("G3")
+		if n := l.Callbacks.ForgedAcknowledged; n > 0 {
+			j.brokenf("G3", "", "%d forged, stale or unreadable callbacks of the channel %s were taken", n, l.Channel)
+		}
+	}
+	if j.rules.Database == nil {
+		return
+	}
+	for i := range j.rules.Database.Callbacks {
+		c := &j.rules.Database.Callbacks[i]
+		if !slices.Contains(j.rules.Lookups, c.Channel) {
+			continue
+		}
+		j.check("G3")
+		if c.Result == evidenceResult {
+			j.brokenf("G3", j.keyOf(c), "a callback decided, and the channel %s can be asked", c.Channel)
+		}
+	}
+}
+
+// keyOf is the key of a callback's payment, empty for one that no command asked for.
+func (j *judge) keyOf(c *CallbackRow) string {
+	if d, ok := j.evidence.known(c.Payment); ok {
+		return d.key()
+	}
+	return ""
+}
