@@ -155,9 +155,9 @@ func (w *world) tasks() map[string][]int {
 	return found
 }
 
-func (w *world) count(sql string, args ...any) (n int) {
+func (w *world) count(sql string) (n int) {
 	w.t.Helper()
-	require.NoError(w.t, w.pool.QueryRow(w.t.Context(), sql, args...).Scan(&n))
+	require.NoError(w.t, w.pool.QueryRow(w.t.Context(), sql).Scan(&n))
 	return n
 }
 
