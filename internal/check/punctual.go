@@ -42,7 +42,7 @@ func (j *judge) punctual(d *dossier) {
 				early = early && next.stored().Add(clockSlack).Before(q.due)
 			}
 		}
-		if known && early {
+		if known && early && !j.prompted(d, next.stored()) {
 			j.brokenf("G13", d.key(), "re-query %d ran before its time", next.query-1)
 		}
 	}

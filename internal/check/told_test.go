@@ -128,9 +128,15 @@ var edgePlants = map[string]func(w *edge){
 	"G5 two taken, and one is there":  func(w *edge) { c := w.settled(); w.answered(c); w.answered(c) },
 	"G5 a right request is not taken": func(w *edge) { w.answered(w.settled(), refusedAs(400, "UNREADABLE_BODY", nil)) },
 	"G5 an error of our own":          func(w *edge) { w.answered(w.settled(), refusedAs(500, "INTERNAL", nil)) },
-	"G2 another outcome":              func(w *edge) { c := w.settled(); w.answered(c, succeeded(c, false), func(t *Told) { t.State = "declined" }) },
-	"G2 another reference":            func(w *edge) { c := w.settled(); w.answered(c, succeeded(c, false), func(t *Told) { t.Reference = "ch_9" }) },
-	"G2 no outcome and 200":           func(w *edge) { w.answered(w.settled(), func(t *Told) { t.Status, t.State = 200, "pending" }) },
+	"G2 another outcome": func(w *edge) {
+		c := w.settled()
+		w.answered(c, succeeded(c, false), func(t *Told) { t.State = "declined" })
+	},
+	"G2 another reference": func(w *edge) {
+		c := w.settled()
+		w.answered(c, succeeded(c, false), func(t *Told) { t.Reference = "ch_9" })
+	},
+	"G2 no outcome and 200": func(w *edge) { w.answered(w.settled(), func(t *Told) { t.Status, t.State = 200, "pending" }) },
 	"G2 an outcome of what has none": func(w *edge) {
 		w.reviewed()
 		c := payment.Decode(w.evidence.Commands[len(w.evidence.Commands)-1].Value).Command
@@ -208,6 +214,9 @@ func TestPunctual_CallbacksPrompt(t *testing.T) {
 			came = asked.Add(time.Minute)
 		}
 		w.db.Callbacks = []CallbackRow{{Channel: "sim", Payment: c.Identity().PaymentID(), ReceivedAt: came, Result: "asked"}}
+		require.Equal(t, early, len(w.judgeEdge().Violations) > 0)
+		w.last().QueriedAt = nil
+		w.announce(c, 2, asked.Add(4*time.Second)) // the first re-query ran when it was asked
 		require.Equal(t, early, len(w.judgeEdge().Violations) > 0)
 	}
 }

@@ -18,6 +18,8 @@ type Channel struct {
 	// AnyReview says that it cannot always be asked or sent to again, so that every
 	// payment may end in review.
 	AnyReview bool
+	// CallsBack says that it sends callbacks, where there are gateways to take them.
+	CallsBack bool
 }
 
 // Behaviour is the one of a simulator, as JSON, with further fields.

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -60,6 +61,12 @@ type Config struct {
 	Channels []Channel
 	// Workers gives every worker further settings, as "NAME=value"; nil gives none.
 	Workers func(f *fleet.Fleet) ([]string, error)
+	// EdgeShare is how many of a hundred payments come over HTTP instead of Kafka, to
+	// Each gateways. Defaults to none; then no gateway is started.
+	EdgeShare int
+	// Gateways puts something before the gateways, and returns the addresses that lead
+	// there; nil puts nothing.
+	Gateways func(ctx context.Context, urls []string) ([]string, error)
 	// Disturb breaks things while the script is played, and returns what it found
 	// once everything is whole again. With it, processes may end by themselves, and
 	// broker and database may be away for a while. Nil disturbs nothing.
@@ -112,6 +119,8 @@ func (c Config) Validate() error {
 		return errors.New("set the number of processes per role between 1 and 8")
 	case c.Kills > 200:
 		return errors.New("set the number of kills to at most 200")
+	case c.EdgeShare < 0 || c.EdgeShare > 100:
+		return errors.New("set the share of payments over HTTP between 0 and 100")
 	case c.Patience < time.Second:
 		return errors.New("set the patience to at least 1s")
 	}
@@ -139,6 +148,8 @@ type Report struct {
 	SettleSeconds  float64 `json:"settleSeconds"`
 	Seconds        float64 `json:"seconds"`
 	QueryBudget    string  `json:"queryBudget"`
+	// Requests count what single requests at the HTTP edge came to, by status.
+	Requests map[string]int `json:"requestsAtTheEdge,omitempty"`
 	// Kept is the folder of data and logs, where they were kept.
 	Kept string `json:"kept,omitempty"`
 }
@@ -177,6 +188,10 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	begun := time.Now()
 	for _, c := range cfg.Channels {
+		if c.CallsBack {
+			c.Promises = maps.Clone(c.Promises)
+			c.Promises["callback-secret"] = callbackSecret(c.Name)
+		}
 		cfg.Fleet.Channels = append(cfg.Fleet.Channels, c.Channel)
 	}
 	cfg.Fleet.Say = cfg.Say
@@ -201,6 +216,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 // runOn is the demo on a fleet that has no workers yet.
 func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	team := newCrew(cfg.Seed, cfg.Say)
+	team.fleet = f
 	team.lenient = cfg.Disturb != nil
 	env := workerEnv()
 	if cfg.Workers != nil {
@@ -223,6 +239,10 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 			team.add(role, child)
 		}
 	}
+	upstream, err := openEdge(ctx, &cfg, team, env)
+	if err != nil {
+		return Report{}, err
+	}
 	publisher, err := f.Client().NewPublisher(kafka.PublisherConfig{})
 	if err != nil {
 		return Report{}, err
@@ -234,7 +254,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
 		tail: check.NewTail(f.Client(), topics), begun: time.Now(),
 	}
-	r.player.patient = cfg.Disturb != nil
+	r.player.patient, r.player.clients = cfg.Disturb != nil, upstream
 	return r.report(ctx)
 }
 
@@ -255,7 +275,9 @@ type run struct {
 }
 
 func (r *run) report(ctx context.Context) (Report, error) {
-	if err := r.perform(ctx); err != nil {
+	err := r.perform(ctx)
+	r.player.clients.end()
+	if err != nil {
 		return Report{}, err
 	}
 	evidence, err := r.collect(ctx)
@@ -277,6 +299,8 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	}
 	report.Killed, report.Crashed = r.crew.losses()
 	rules := knownRules()
+	rules.Told, report.Requests = r.player.clients.answers()
+	rules.Lookups = lookups(r.cfg.Channels)
 	rules.Expected, rules.Database = r.script.expectations(), tables
 	report.Verdict = check.Judge(evidence, rules)
 	if len(r.found) > 0 {

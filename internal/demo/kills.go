@@ -21,6 +21,7 @@ const (
 	RoleConsumer   = "consumer"
 	RoleOutbox     = "outbox"
 	RoleReconciler = "reconciler"
+	RoleGateway    = "gateway"
 	RoleSim        = "sim"
 )
 
@@ -89,6 +90,7 @@ type member struct {
 
 // crew are the processes that can be killed.
 type crew struct {
+	fleet   *fleet.Fleet
 	members []*member
 	say     func(string)
 	random  *rand.Rand

@@ -21,6 +21,7 @@ type player struct {
 	publisher *kafka.Publisher
 	topic     string
 	brokers   []string // for transactions
+	clients   *clients // nil: nothing comes over HTTP
 	begun     time.Time
 
 	// patient goes on publishing while the broker is away.
@@ -63,10 +64,9 @@ func (p *player) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if left = left || more; !left {
+		_, open := p.clients.progress()
+		if !left && !more && open == 0 {
 			p.finish()
-		}
-		if !left {
 			return nil
 		}
 		select {
@@ -98,11 +98,15 @@ const mostAtOnce = 2000
 // publish sends until the broker has acknowledged everything: an error is
 // "unknown", so the same records are sent again, which must not matter.
 func (p *player) publish(ctx context.Context, batch []delivery) error {
-	messages := make([]kafka.Message, len(batch))
+	messages := make([]kafka.Message, 0, len(batch))
 	for i := range batch {
-		messages[i] = batch[i].message(p.topic)
+		if c := batch[i].command; p.clients.takes(c) {
+			p.clients.submit(ctx, c)
+			continue
+		}
+		messages = append(messages, batch[i].message(p.topic))
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt := 1; len(messages) > 0; attempt++ {
 		err := p.publisher.Publish(ctx, messages...)
 		if err == nil {
 			break
@@ -115,7 +119,7 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 		}
 	}
 	p.mu.Lock()
-	p.sent += len(batch)
+	p.sent += len(messages)
 	p.mu.Unlock()
 	return nil
 }
@@ -198,7 +202,8 @@ func (p *player) drop(then *planned) {
 func (p *player) giveUp() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := len(p.due) + len(p.late) + p.pending
+	_, open := p.clients.progress()
+	left := len(p.due) + len(p.late) + p.pending + open
 	for _, triggers := range p.waiting {
 		for _, t := range triggers {
 			t.then.dropped = true
@@ -229,7 +234,8 @@ func (p *player) insert(d delivery) {
 func (p *player) progress() (sent, due, pending int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent, len(p.due) + len(p.late), p.pending
+	served, _ := p.clients.progress()
+	return p.sent + served, len(p.due) + len(p.late), p.pending
 }
 
 // done reports whether everything was published.

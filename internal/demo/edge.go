@@ -1,0 +1,63 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// openEdge starts the gateways, gives every caller a credential, and has the
+// channels call back; nil where no payment goes over HTTP.
+func openEdge(ctx context.Context, cfg *Config, team *crew, env []string) (*clients, error) {
+	if cfg.EdgeShare == 0 {
+		return nil, nil //nolint:nilnil // there is no edge
+	}
+	f := team.fleet
+	tokens := map[string]string{}
+	for _, caller := range slices.Sorted(maps.Keys(namespaces)) {
+		bearer, err := f.AddCaller(ctx, caller, namespaces[caller])
+		if err != nil {
+			return nil, err
+		}
+		tokens[caller] = bearer
+	}
+	var urls []string
+	for n := range cfg.Each {
+		g, err := f.StartGateway(ctx, n+1, env...)
+		if err != nil {
+			return nil, err
+		}
+		team.add(RoleGateway, g.Child)
+		urls = append(urls, g.URL)
+	}
+	if cfg.Gateways != nil {
+		var err error
+		if urls, err = cfg.Gateways(ctx, urls); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range f.Sims() {
+		if !cfg.Channels[i].CallsBack {
+			continue
+		}
+		if err := callBack(ctx, s.URL, urls[i%len(urls)]+"/v1/callbacks/"+s.Channel, callbackSecret(s.Channel)); err != nil {
+			return nil, fmt.Errorf("channel %s: %w", s.Channel, err)
+		}
+	}
+	return newClients(cfg.Seed, cfg.EdgeShare, urls, tokens), nil
+}
+
+// callbackSecret is what a channel signs its callbacks with.
+func callbackSecret(channel string) string { return "the-callback-secret-of-" + channel }
+
+// lookups are the channels that workers are told they can ask.
+func lookups(channels []Channel) []string {
+	var out []string
+	for i := range channels {
+		if channels[i].Promises["query"] == "true" {
+			out = append(out, channels[i].Name)
+		}
+	}
+	return out
+}
