@@ -37,6 +37,7 @@ type call struct {
 	method string
 	key    uuid.UUID
 	at     time.Time
+	trace  string // its traceparent
 }
 
 func startFront(t testing.TB, handler http.Handler) *front {
@@ -49,7 +50,7 @@ func startFront(t testing.TB, handler http.Handler) *front {
 
 // ServeHTTP notes the call and hands it through.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := call{method: r.Method, at: time.Now()}
+	c := call{method: r.Method, at: time.Now(), trace: r.Header.Get("Traceparent")}
 	text := r.Header.Get(sim.KeyHeader)
 	if r.Method == http.MethodGet {
 		text = path.Base(r.URL.Path)

@@ -77,7 +77,7 @@ func (r *role) owns() {
 }
 
 func (s *stack) startRelay() {
-	relay, err := outbox.NewRelay(outbox.RelayConfig{Pool: s.pool, Kafka: s.kafka, Logger: s.logs.logger()})
+	relay, err := outbox.NewRelay(outbox.RelayConfig{Pool: s.pool, Kafka: s.kafka, Tracer: s.set.tracer, Logger: s.logs.logger()})
 	require.NoError(s.t, err)
 	s.relays = append(s.relays, s.launch(relay.Run))
 }
@@ -85,7 +85,7 @@ func (s *stack) startRelay() {
 func (s *stack) startConsumer() *role {
 	cfg := consumer.Config{
 		Kafka: s.kafka, Store: s.store, Settler: s.settler(), Callers: s.set.callers, Stall: s.set.stall,
-		Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(),
+		Metrics: telemetry.NewMetrics("test"), Tracer: s.set.tracer, Logger: s.logs.logger(),
 	}
 	if s.set.consumer != nil {
 		s.set.consumer(s, &cfg)

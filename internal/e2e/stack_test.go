@@ -22,6 +22,7 @@ import (
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/internal/topics"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -80,6 +81,7 @@ type settings struct {
 	batch       int
 	proxied     bool
 	database    func(testing.TB) string // its address; nil: a test database
+	tracer      *tracing.Tracer
 	relays      int
 	consumers   int
 	reconcilers int
@@ -223,7 +225,7 @@ func (s *stack) settler() *settle.Settler {
 	rules := s.set.rules
 	rules.Channels = s.registry()
 	st, err := settle.New(settle.Config{
-		Store: s.store, Rules: rules, Metrics: telemetry.NewMetrics("test"), Logger: s.logs.logger(), DrainTimeout: 3 * time.Second,
+		Store: s.store, Rules: rules, Metrics: telemetry.NewMetrics("test"), Tracer: s.set.tracer, Logger: s.logs.logger(), DrainTimeout: 3 * time.Second,
 	})
 	require.NoError(s.t, err)
 	return st

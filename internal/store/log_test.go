@@ -19,6 +19,7 @@ func TestTransitionsAreLogged(t *testing.T) {
 	w.store = store.New(store.Config{Pool: w.pool, Topics: payment.NewTopics(""), Wake: func() {}, Logger: zerolog.New(&out)})
 	c := w.claimed(command())
 	w.apply(idOf(c), always(finish(payment.Succeeded)))
+	require.NotContains(t, out.String(), "trace_id")
 	require.Contains(t, out.String(), `"state":"succeeded"`)
 	require.Contains(t, out.String(), c.IdempotencyKey.String())
 	require.NotContains(t, out.String(), `""`)
