@@ -68,6 +68,11 @@ type asked struct {
 	issuedAt   time.Time
 }
 
+// same compares what is content; the rest may differ in a repeat.
+func (a *asked) same(b *asked) bool {
+	return a.amount == b.amount && a.currency == b.currency && a.orderID == b.orderID && a.obligation == b.obligation && a.channel == b.channel
+}
+
 type reply struct {
 	place
 

@@ -132,8 +132,22 @@ func (e *Evidence) AddCommand(r *kafka.Record) {
 	}
 	v.dossier, v.number = d, len(d.arrivals)
 	d.arrivals = append(d.arrivals, v)
-	if v.number > 0 && v.fingerprint != d.first().fingerprint {
-		v.asked = e.askedBy(&decoded)
+	if v.number > 0 {
+		e.sameIntent(v, &decoded)
+	}
+}
+
+// sameIntent compares what payment ids and fingerprints are made of: both are from
+// the package that the workers use, and a fault in it would be shared (G8, G12).
+func (e *Evidence) sameIntent(v *arrival, decoded *payment.Decoded) {
+	d, again := v.dossier, e.askedBy(decoded)
+	switch first := d.asked; {
+	case decoded.Identity != d.identity:
+		e.stray("G12", d.key(), "commands of "+d.identity.Caller+" and "+decoded.Identity.Caller+" are one payment, the second at "+v.place.String())
+	case v.fingerprint != d.first().fingerprint:
+		v.asked = again
+	case first != nil && again != nil && !first.same(again):
+		e.stray("G8", d.key(), "two contents have one fingerprint, the second at "+v.place.String())
 	}
 }
 

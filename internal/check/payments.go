@@ -253,6 +253,8 @@ func (j *judge) outcomes(d *dossier) {
 			continue
 		case code != "":
 			j.brokenf("G2", d.key(), "answered %s after it was rejected as %s", r.kind, code)
+		case r.kind == payment.ReplyPending && d.outcome != nil && r.version >= d.outcome.version:
+			j.brokenf("G2", d.key(), "answered pending after it was %s, at %s", d.outcome.state, r.place)
 		}
 		if r.outcome == nil {
 			if r.kind != payment.ReplyPending {

@@ -132,6 +132,12 @@ var plants = map[string]func(w *world) uuid.UUID{
 		w.answer(w.deliver(c), c, payment.ReplyReplayed)
 		return c.IdempotencyKey
 	},
+	"G2 a repeat hears pending after the outcome": func(w *world) uuid.UUID {
+		c := w.command()
+		w.charged(c)
+		w.answer(w.deliver(c), c, payment.ReplyPending)
+		return c.IdempotencyKey
+	},
 	"G2 rejected and sent": func(w *world) uuid.UUID {
 		first := w.command()
 		w.charged(first)
