@@ -296,7 +296,7 @@ func (d *devRun) writeEnv(w *worker) (string, error) {
 	text += fmt.Sprintf("SETTLEONCE_REPLICATION=%d\n", d.cfg.Topics.Replication)
 	text += fmt.Sprintf("EDGE=%s\nTOKEN=%s\n", w.edge.URL(), d.token)
 	if channels := slices.Collect(maps.Values(d.cfg.Channels)); len(channels) == 1 {
-		text += "SETTLEONCE_CHANNEL_URL=" + channels[0].URL + "\n"
+		text += fmt.Sprintf("SETTLEONCE_CHANNEL_URL=%s\nSETTLEONCE_CHANNEL_IDENTITY='%s'\n", channels[0].URL, channels[0].Capabilities.Identity)
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return path, fmt.Errorf("write %s: %w", path, err)

@@ -37,7 +37,7 @@ func offerReview(cmd *cobra.Command) {
 	offerOutput(cmd)
 	offer(cmd, config.GroupPostgres, config.GroupCallers, config.GroupChannel)
 	for _, name := range []string{
-		"topic-prefix", "window", "skew", "lease", "query-share", "query-floor", "parked-limit", "review-after", "watch-first", "watch-max",
+		"topic-prefix", "window", "skew", "lease", "drain-timeout", "query-share", "query-floor", "parked-limit", "review-after", "watch-first", "watch-max",
 		"review-second-person",
 	} {
 		offerOne(cmd, name)

@@ -43,6 +43,10 @@ func (r *Rules) MayAttest(l store.Locked) *RefusalError {
 	}
 	dead := r.DeadAfter(l)
 	switch {
+	case !r.capabilities(l).SameIdentity(l.Payment.ChannelIdentity) && !l.Payment.Imported():
+		// How long a send may live is another channel's word, or that of settings which are not the roles'.
+		return refuse("channel " + l.Payment.Channel + " is configured here as another account, endpoint or mode than " + l.Payment.ChannelIdentity +
+			": run this with the settings it was sent under, or declare both equal (channel-equivalent-identities)")
 	case dead.IsZero():
 		return refuse("nobody knows how long a send may still be executed: ask the provider, and set channel-longest-execution of channel " + l.Payment.Channel)
 	case !l.Now.After(dead):

@@ -29,7 +29,6 @@ func TestAttest(t *testing.T) {
 		"no query":            {caps: with(func(c *channel.Capabilities) { noQuery(c); notIdempotent(c) })},
 		"no proof":            {caps: with(func(c *channel.Capabilities) { c.NotFoundIsProof = false })},
 		"another sum":         {caps: promising(), change: func(l *store.Locked) { l.Open.NoMoreSends = true }},
-		"another account":     {caps: promising(), change: func(l *store.Locked) { l.Payment.ChannelIdentity = "acme/test" }},
 		"imported":            {caps: promising(), change: imported},
 		"never sent":          {caps: promising(), change: func(l *store.Locked) { l.Open.Sends = channel.Sends{} }},
 		"before its review":   {caps: promising(), change: func(l *store.Locked) { l.Payment.State = payment.Unknown }},
@@ -67,6 +66,7 @@ func TestAttestRefused(t *testing.T) {
 		"commits lost":      {change: func(l *store.Locked) { l.Suspect = true }, reason: "settleonce recover"},
 		"conflict":          {change: func(l *store.Locked) { l.Conflicted = true }, reason: "conflict item"},
 		"paid":              {change: func(l *store.Locked) { l.Payment.Attempt, l.Open.PaidAttempt = 2, 1 }, reason: "attempt 1 succeeded"},
+		"another account":   {change: func(l *store.Locked) { l.Payment.ChannelIdentity = "acme/test" }, reason: "channel-equivalent-identities"},
 		"alive":             {change: func(l *store.Locked) { l.Now = at(50) }, reason: "may still be executed", possible: at(50)},
 		"unknown execution": {caps: with(func(c *channel.Capabilities) { c.LongestExecution, c.NotFoundIsProof = 0, false; notIdempotent(c) }), reason: "channel-longest-execution"},
 	} {
