@@ -24,6 +24,12 @@
 #ifndef ITEM        /* a second success is a thing for a person: internal/settle/attempts.go secondCharge */
 #define ITEM 1
 #endif
+#ifndef CLOSE       /* nobody closes as not executed what may still be executed, or cannot be proven absent: internal/settle/orders.go shows */
+#define CLOSE 1
+#endif
+#ifndef CONFLICT    /* success against an outcome is a thing for a person: internal/settle/rules.go conflict */
+#define CONFLICT 1
+#endif
 
 hidden byte G1_one_charge = 1;
 hidden byte G3_no_guess = 1;
@@ -66,7 +72,7 @@ inline decide(n, a) {
   if :: a == YES -> heard[n] = true :: else fi;
   if
   :: state != REVIEW ->                                                  /* internal/settle/rules.go succeeded, internal/settle/rules.go conflict */
-     if :: a == YES && (state == DECL || by != n) -> conflict = true :: else fi
+     if :: a == YES && CONFLICT && (state == DECL || by != n) -> conflict = true :: else fi
   :: state == REVIEW && ATTEMPT && n != attempt ->                       /* internal/settle/attempts.go otherAttempt */
      if
      :: a == YES && sends == 0 && STOP -> ends(SUCC, n)                  /* internal/settle/attempts.go neverSent */
@@ -101,7 +107,7 @@ proctype operator() {
   do
   :: atomic { state == REVIEW && attempt == 1 && !paid && !heard[1] && (!PROVEN || st[1] == ABSENT || st[1] == NO) ->
        attempt = 2; sends = 0; nomore = false }                          /* internal/settle/orders.go OpenAttempt */
-  :: atomic { state == REVIEW && (!paid || !REFUSE) && (st[attempt] == ABSENT || sends == 0) -> ends(DECL, attempt) }   /* internal/settle/orders.go MayResolve */
+  :: atomic { state == REVIEW && (!paid || !REFUSE) && (!CLOSE || st[attempt] == ABSENT || sends == 0) -> ends(DECL, attempt) }   /* internal/settle/orders.go MayResolve */
   od
 }
 

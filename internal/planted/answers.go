@@ -85,9 +85,9 @@ var answers = []Bug{
 		Name: "contradiction-unseen", Guarantee: "G9",
 		What: "evidence against an outcome opens no conflict item",
 		File: "internal/settle/rules.go", Guard: "conflict",
-		Old:  "if l.Conflicted {\n\t\treturn nil",
-		New:  "if l.Conflicted || reason != \"\" {\n\t\treturn nil",
-		Test: "./internal/settle -run TestP8_",
+		Old:   "if l.Conflicted {\n\t\treturn nil",
+		New:   "if l.Conflicted || reason != \"\" {\n\t\treturn nil",
+		Model: "attempts -DCONFLICT=0 -DBROKEN", Test: "./internal/settle -run TestP8_",
 	},
 	{
 		Name: "moved-row-unnoticed", Guarantee: "G9",

@@ -79,9 +79,9 @@ var obligations = []Bug{
 		Name: "later-copy-ignored", Guarantee: "G14",
 		What: "a key's life is counted from its first delivery only",
 		File: "internal/store/retention.go", Guard: "expirySteps",
-		Old:  "AND greatest(p.created_at, p.ended_at, p.latest_issued_at) < statement_timestamp()",
-		New:  "AND p.created_at < statement_timestamp()",
-		Test: "./internal/store -run TestP27_KeyIsKeptByItsLatestCopy|TestRemoveExpired",
+		Old:   "AND greatest(p.created_at, p.ended_at, p.latest_issued_at) < statement_timestamp()",
+		New:   "AND p.created_at < statement_timestamp()",
+		Model: "obligation -DRETAIN -DKEEP=0", Test: "./internal/store -run TestP27_KeyIsKeptByItsLatestCopy|TestRemoveExpired",
 	},
 	{
 		Name: "stale-at-the-permit", Guarantee: "G14",
