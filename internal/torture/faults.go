@@ -20,6 +20,8 @@ const (
 	leadersMoved = "partitions with another leader"
 	shardsTaken  = "shards of a frozen relay that others took over"
 	clocksMoved  = "clocks of workers that jumped"
+
+	operatorRecords = "records that an operator had published again"
 )
 
 // disturb cuts a network or makes it slow, for a while.
@@ -45,6 +47,8 @@ func (t *tormentor) stretch(s strike) *proxy {
 		return t.struckChannel(s).proxy
 	case CutKafka, SlowKafka:
 		return t.kafka
+	case CutEdge:
+		return t.edge
 	default:
 		return t.postgres
 	}

@@ -36,7 +36,7 @@ func (t *tormentor) join(ctx context.Context, f *fleet.Fleet) ([]string, error) 
 
 // leave takes the proxies away again.
 func (t *tormentor) leave() {
-	for _, p := range []*proxy{t.postgres, t.kafka} {
+	for _, p := range []*proxy{t.postgres, t.kafka, t.edge} {
 		if p != nil {
 			_ = p.close() // the port is free either way
 		}

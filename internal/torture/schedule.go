@@ -40,13 +40,16 @@ const (
 	AmbiguousCommit  Fault = "ambiguous-commit"  // the broker stores offsets, and its answer is lost
 	CommitLost       Fault = "commit-lost"       // sessions die at their COMMIT: before it, or after it and before its answer
 	Clock            Fault = "clock"             // the clock of a worker jumps, by seconds or hours, and stays there
+
+	CutEdge        Fault = "cut-edge"        // no network between clients and providers, and the gateways
+	OperatorReplay Fault = "operator-replay" // an operator has commands, events or replies published again
 )
 
 // Faults lists all of them.
 func Faults() []Fault {
 	return []Fault{
 		Kill, Crash, Freeze, Kafka, Postgres, Backends, CutPostgres, SlowPostgres, CutChannel, SlowChannel, Channel, Replay,
-		CutKafka, SlowKafka, Leader, AmbiguousProduce, AmbiguousCommit, CommitLost, Clock,
+		CutKafka, SlowKafka, Leader, AmbiguousProduce, AmbiguousCommit, CommitLost, Clock, CutEdge, OperatorReplay,
 	}
 }
 
@@ -92,7 +95,9 @@ var pointsOf = map[string][]crashpoint.Point{
 	demo.RoleOutbox: {crashpoint.RelayRead, crashpoint.RelayPublished, crashpoint.RelayMarked},
 	demo.RoleReconciler: {
 		crashpoint.WakeTaken, crashpoint.CheckPicked, crashpoint.QueryDone, crashpoint.ResumeStored, crashpoint.SettleStart, crashpoint.SettleDone,
+		crashpoint.CallbackPicked, crashpoint.CallbackMarked,
 	},
+	demo.RoleGateway: {crashpoint.EdgeStart, crashpoint.EdgePublished, crashpoint.EdgeJudged, crashpoint.CallbackStored},
 }
 
 type crash struct {
@@ -126,7 +131,7 @@ func schedule(seed uint64, faults []Fault, length time.Duration) []strike {
 	random := rand.New(rand.NewPCG(seed, 7))
 	first := atLeast(faults)
 	n := max(len(first), int(length/every))
-	crashes, roles := allPoints(), workerRoles()
+	crashes := allPoints()
 	random.Shuffle(len(crashes), func(i, j int) { crashes[i], crashes[j] = crashes[j], crashes[i] })
 	var out []strike
 	done := map[Fault]int{}
@@ -141,7 +146,7 @@ func schedule(seed uint64, faults []Fault, length time.Duration) []strike {
 			c := crashes[turn%len(crashes)]
 			s.role, s.point = c.role, c.point
 		case Freeze, Clock: // each role in turn
-			s.role = roles[turn%len(roles)]
+			s.role = rolesOf(fault)[turn%len(rolesOf(fault))]
 		}
 		done[fault]++
 		out = append(out, s)
@@ -156,18 +161,24 @@ func atLeast(faults []Fault) []Fault {
 	out := slices.Clone(faults)
 	for _, f := range faults {
 		if f == Freeze || f == Clock {
-			out = append(out, slices.Repeat([]Fault{f}, len(workerRoles())-1)...)
+			out = append(out, slices.Repeat([]Fault{f}, len(rolesOf(f))-1)...)
 		}
 	}
 	return out
 }
 
-func workerRoles() []string {
-	return []string{demo.RoleOutbox, demo.RoleConsumer, demo.RoleReconciler}
+// rolesOf are those that a fault may strike. The clock of a gateway is its host's: it
+// stamps its records like any producer, which nobody of ours can mend.
+func rolesOf(fault Fault) []string {
+	roles := []string{demo.RoleOutbox, demo.RoleConsumer, demo.RoleReconciler}
+	if fault == Clock {
+		return roles
+	}
+	return append(roles, demo.RoleGateway)
 }
 
 func choose(random *rand.Rand, fault Fault, length time.Duration) strike {
-	roles := workerRoles()
+	roles := rolesOf(fault)
 	s := strike{
 		at: time.Duration(random.Int64N(int64(length))), fault: fault, role: roles[random.IntN(len(roles))],
 		kind: kinds[random.IntN(len(kinds))], turn: 1 + random.IntN(20), channel: random.IntN(1 << 16),

@@ -22,6 +22,7 @@ type tormentor struct {
 	scene    *demo.Scene
 	postgres *proxy
 	kafka    *proxy
+	edge     *proxy
 	losses   *losses
 	channels []*provider
 
@@ -102,7 +103,7 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 		t.heavy.Lock() // it needs the database
 		defer t.heavy.Unlock()
 		return t.terminate(ctx)
-	case CutPostgres, CutChannel, CutKafka, SlowPostgres, SlowChannel, SlowKafka:
+	case CutPostgres, CutChannel, CutKafka, CutEdge, SlowPostgres, SlowChannel, SlowKafka:
 		return t.disturb(ctx, s)
 	case Leader:
 		return t.moveLeaders(ctx, s)
@@ -112,6 +113,8 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 		return t.moveClock(ctx, s)
 	case Channel:
 		return t.misbehave(ctx, s)
+	case OperatorReplay:
+		return t.operate(ctx, s)
 	case Replay:
 		return t.scene.Replay(ctx, 200, func(n int) int { return int(s.at) % n })
 	default:
@@ -146,6 +149,7 @@ func (t *tormentor) terminate(ctx context.Context) error {
 func (t *tormentor) heal(ctx context.Context) {
 	t.postgres.mend()
 	t.kafka.mend()
+	t.edge.mend()
 	for _, c := range t.channels {
 		c.proxy.mend()
 		if err := c.setRates(ctx); err != nil {

@@ -42,6 +42,10 @@ func TestTorture_ShortRun(t *testing.T) {
 	for _, fault := range Faults() {
 		require.NotZero(t, report.Struck[fault], fault)
 	}
+	require.Zero(t, report.Requests["500"])
+	require.Greater(t, report.Counts.Told, 50)
+	require.NotZero(t, report.Counts.Callbacks)
+	require.NotZero(t, report.Counts.CallbacksRefused)
 	for _, u := range report.Unchecked {
 		require.NotEqual(t, "G13", u.Guarantee, u.What+": "+u.Why)
 	}

@@ -1,0 +1,85 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/settleonce/settleonce/internal/demo"
+)
+
+// edgeShare is how many of a hundred payments come over HTTP.
+const edgeShare = 20
+
+// front puts a stretch of network before the gateways: clients and providers come
+// through it.
+func (t *tormentor) front(ctx context.Context, urls []string) ([]string, error) {
+	t.edge = newTalkingProxy(func() dialogue { return bytesOnly{} })
+	var out []string
+	for _, url := range urls {
+		own, err := t.edge.via(ctx, strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, "http://"+own)
+	}
+	return out, nil
+}
+
+// lies are what may be wrong with callbacks, with the share of them. A rightly signed
+// contradiction is left to channels that can be asked: elsewhere the word of the
+// provider is all there is, and counts.
+var lies = map[string]float64{
+	"callback_missing": 0.1, "callback_duplicate": 0.05, "callback_late": 0.05, "callback_early": 0.05, "callback_reordered": 0.05,
+	"callback_forged": 0.05, "callback_stale": 0.05, "callback_wrong_amount": 0.03, "callback_garbage": 0.03,
+}
+
+// callingBack has every other channel of a run call back.
+func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
+	for i := range channels {
+		c := &channels[i]
+		if c.CallsBack = uint64(i)%2 == seed%2; !c.CallsBack { //nolint:gosec // a few
+			continue
+		}
+		rates := maps.Clone(lies)
+		if c.Promises["query"] != no {
+			rates["callback_opposite"] = 0.05
+		}
+		var parts []string
+		for _, kind := range slices.Sorted(maps.Keys(rates)) {
+			parts = append(parts, fmt.Sprintf("%q:%g", kind, rates[kind]))
+		}
+		c.Behaviour = strings.TrimSuffix(c.Behaviour, "}") + `,"rates":{` + strings.Join(parts, ",") + `}}`
+	}
+	return channels
+}
+
+// replayedTopics are what an operator has published again.
+var replayedTopics = []string{"payment.commands", "payment.events", "payment.replies"}
+
+var publishedAgain = regexp.MustCompile(`"published": *(\d+)`)
+
+// operate has an operator publish again what came lately.
+func (t *tormentor) operate(ctx context.Context, s strike) error {
+	t.heavy.Lock() // it needs broker and database
+	defer t.heavy.Unlock()
+	topic := replayedTopics[s.turn%len(replayedTopics)]
+	out, err := t.scene.Fleet.Command(ctx, "replay", "--topic", topic, "--since", "10s", "--rate", "0", "--execute",
+		"--actor", "torture", "--reason", "a drill", "--output", "json")
+	if err != nil {
+		return err
+	}
+	found := publishedAgain.FindStringSubmatch(out)
+	if found == nil {
+		return errors.New("the replay does not say what it published")
+	}
+	n, err := strconv.Atoi(found[1])
+	t.note(operatorRecords, n)
+	t.scene.Say(fmt.Sprintf("an operator had %d records of %s published again", n, topic))
+	return err
+}
