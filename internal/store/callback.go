@@ -139,6 +139,12 @@ FROM (SELECT payment, channel, decline_reference FROM settleonce.open_payments W
 CROSS JOIN LATERAL (SELECT provider_key, provider_reference FROM settleonce.payments WHERE id = o.payment OFFSET 0) AS p
 WHERE p.provider_key = ANY ($2::uuid[]) OR p.provider_reference = ANY ($3::text[]) OR o.decline_reference = ANY ($3::text[])`
 
+	// A past attempt's key is in no column of its payment any more.
+	matchAttempts = `
+SELECT p.channel, a.provider_key, a.payment FROM settleonce.attempts a
+JOIN settleonce.payments p ON p.id = ANY (ARRAY[a.payment])
+WHERE a.provider_key = ANY ($1::uuid[]) AND p.channel = ANY ($2::text[])`
+
 	matchReferences = `
 SELECT r.channel, r.reference, r.payment FROM unnest($1::text[], $2::text[]) AS u(channel, reference)
 JOIN settleonce.provider_references r ON r.channel = ANY (ARRAY[u.channel]) AND r.reference = ANY (ARRAY[u.reference])`
@@ -219,6 +225,15 @@ func (s *Store) names(ctx context.Context, q *matchQuery) (map[name]uuid.UUID, e
 			for _, text := range []string{uuid.UUID(key.Bytes).String(), reference, declined} {
 				known[name{channel, text}] = id.Bytes
 			}
+			return err
+		})
+	})
+	b.Queue(matchAttempts, q.keys, channels).Query(func(rows pgx.Rows) error {
+		return scanEach(rows, func() error {
+			var channel string
+			var key, id pgtype.UUID
+			err := rows.Scan(&channel, &key, &id)
+			known[name{channel, uuid.UUID(key.Bytes).String()}] = id.Bytes
 			return err
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -118,6 +119,26 @@ func TestSettleItem_OneOfTwoOperators(t *testing.T) {
 	}
 	require.Equal(t, 1, done)
 	require.Equal(t, 1, w.count(`SELECT count(*) FROM settleonce.audit WHERE action = 'settle'`))
+}
+
+// TestP33_CallbackWithThePastAttemptsKey finds its payment by the key alone, on its own
+// channel.
+func TestP33_CallbackWithThePastAttemptsKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.claimed(command())
+	id, key := idOf(c), c.Identity().ProviderKey(1)
+	w.reach(id, payment.Review)
+	w.apply(id, func(l store.Locked) *store.Change {
+		open := *l.Open
+		open.Sends = channel.Sends{}
+		return &store.Change{Attempt: 2, Open: &open, Cause: "attempt 2 opened", Actor: "ann", Audit: &store.Audit{Action: "attempt", Reason: "INC-42"}}
+	})
+	require.NotEqual(t, key, w.status(id).Payment.ProviderKey)
+	said := channel.Callback{ID: "evt_1", Kind: channel.CallbackSucceeded, ProviderKey: key}
+	found, err := w.store.MatchCallbacks(t.Context(), []store.Callback{{Channel: "sim", Said: said}, {Channel: "acme", Said: said}})
+	require.NoError(t, err)
+	require.Equal(t, []uuid.UUID{id, uuid.Nil}, found)
 }
 
 // TestReviewItems: each filter leaves out what it should, and the oldest is first.
