@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,10 +44,28 @@ func demoTable(t *table, r demo.Report) {
 	count("paid again on purpose", c.PaidAgain, "the second command names the first payment")
 	count("other rejections", c.OtherRejections, "invalid, stale, from the future, unknown channel")
 	count("dead letters", c.DeadLetters, "unreadable, stale, in a foreign name; bytes unchanged")
+	edgeRows(t, r, count)
 	t.row("KILLED", fmt.Sprintf("%6d", sum(r.Killed)), killedText(r))
 	t.row("TIME", fmt.Sprintf("%4.0f s", r.Seconds), fmt.Sprintf("settled %.0f s after the last command", r.SettleSeconds))
 	t.row("")
 	verdictTable(t, r)
+}
+
+// edgeRows say what came over HTTP, where anything did.
+func edgeRows(t *table, r demo.Report, count func(name string, n int, about string, args ...any)) {
+	c := &r.Counts
+	if c.Told > 0 {
+		var parts []string
+		for _, status := range slices.Sorted(maps.Keys(r.Requests)) {
+			parts = append(parts, fmt.Sprintf("%s %d", status, r.Requests[status]))
+		}
+		t.row("EDGE", "", "HTTP; requests by status: "+strings.Join(parts, ", "))
+		count("answers", c.Told, "held against events and replies")
+		count("callbacks taken", c.Callbacks, "%d more were refused", c.CallbacksRefused)
+	}
+	if c.Replays > 0 {
+		count("replayed on purpose", c.Replays, "events and replies, by an operator")
+	}
 }
 
 func channelRows(t *table, channels []check.ChannelCounts) {
