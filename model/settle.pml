@@ -129,6 +129,9 @@
 #ifndef DEADLINE   /* and that query waits for a send whose deadline was lost as well: internal/settle/suspect.go doubted */
 #define DEADLINE 1
 #endif
+#ifndef RANOUT     /* only what nobody works on is picked: internal/store/due.go PickDue */
+#define RANOUT 1
+#endif
 #ifndef TRACE      /* a refusal leaves a trace in the lookup; 0: a validation error need not */
 #define TRACE 0
 #endif
@@ -418,7 +421,7 @@ proctype reconciler(byte me) {
        :: rounds < ROUNDS -> rounds++; my = 2 + rounds
        :: else -> tired = true; my = 3 + ROUNDS + 1                     /* everything takes too long: internal/settle/rules.go Rules */
        fi;
-       if :: lease != 0 -> inTime[0] = false; inTime[1] = false         /* it ran out, and with it the time of its sends */
+       if :: !RANOUT :: lease != 0 -> inTime[0] = false; inTime[1] = false   /* it ran out, and with it the time of its sends */
 #if SENDS > 2
           ; inTime[2] = false
 #endif

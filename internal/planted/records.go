@@ -31,9 +31,9 @@ var records = []Bug{
 		Name: "no-sweep", Guarantee: "G5",
 		What: "payments of dead workers are never picked",
 		File: "internal/store/due.go", Guard: "Store.PickDue",
-		Old:  "WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until",
-		New:  "WHERE next_check_at <= statement_timestamp() - $3::interval - interval '1 day' AND lease_until",
-		Test: "./internal/store -run TestPickDue",
+		Old:     "WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until",
+		New:     "WHERE next_check_at <= statement_timestamp() - $3::interval - interval '1 day' AND lease_until",
+		Torture: "--seed 4 --payments 500 --faults kill,channel --patience 20s", Test: "./internal/store -run TestPickDue",
 	},
 	{
 		Name: "marked-before-published", Guarantee: "G5",
