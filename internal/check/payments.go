@@ -256,18 +256,21 @@ func (j *judge) outcomes(d *dossier) {
 		case r.kind == payment.ReplyPending && d.outcome != nil && r.version >= d.outcome.version:
 			j.brokenf("G2", d.key(), "answered pending after it was %s, at %s", d.outcome.state, r.place)
 		}
-		if r.outcome == nil {
-			if r.kind != payment.ReplyPending {
-				j.brokenf("G2", d.key(), "the reply at %s is %s without an outcome", r.place, r.kind)
-			}
-			continue
+		j.sameOutcome(d, r)
+	}
+}
+
+// sameOutcome: a reply tells the outcome of the event, and has one unless it says
+// pending.
+func (j *judge) sameOutcome(d *dossier, r *reply) {
+	switch {
+	case r.outcome == nil:
+		if r.kind != payment.ReplyPending {
+			j.brokenf("G2", d.key(), "the reply at %s is %s without an outcome", r.place, r.kind)
 		}
-		if d.outcome == nil && j.running(d) {
-			continue // its event is on its way
-		}
-		if d.outcome == nil || !tells(r.outcome, d.outcome) {
-			j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", r.place, r.outcome.State, r.outcome.ProviderReference)
-		}
+	case d.outcome == nil && j.running(d): // its event is on its way
+	case d.outcome == nil || !tells(r.outcome, d.outcome):
+		j.brokenf("G2", d.key(), "the reply at %s tells another outcome (%s, %q) than the event", r.place, r.outcome.State, r.outcome.ProviderReference)
 	}
 }
 

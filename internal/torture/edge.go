@@ -43,7 +43,7 @@ var lies = map[string]float64{
 func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
 	for i := range channels {
 		c := &channels[i]
-		if c.CallsBack = uint64(i)%2 == seed%2; !c.CallsBack { //nolint:gosec // a few
+		if c.CallsBack = uint64(i)%2 == seed%2; !c.CallsBack {
 			continue
 		}
 		rates := maps.Clone(lies)
@@ -65,21 +65,29 @@ var replayedTopics = []string{"payment.commands", "payment.events", "payment.rep
 var publishedAgain = regexp.MustCompile(`"published": *(\d+)`)
 
 // operate has an operator publish again what came lately.
-func (t *tormentor) operate(ctx context.Context, s strike) error {
+func (t *tormentor) operate(ctx context.Context) error {
 	t.heavy.Lock() // it needs broker and database
 	defer t.heavy.Unlock()
-	topic := replayedTopics[s.turn%len(replayedTopics)]
+	for _, topic := range replayedTopics {
+		n, err := t.replay(ctx, topic)
+		if err != nil {
+			return err
+		}
+		t.note("records of "+topic+" that an operator had published again", n)
+		t.scene.Say(fmt.Sprintf("an operator had %d records of %s published again", n, topic))
+	}
+	return nil
+}
+
+func (t *tormentor) replay(ctx context.Context, topic string) (int, error) {
 	out, err := t.scene.Fleet.Command(ctx, "replay", "--topic", topic, "--since", "10s", "--rate", "0", "--execute",
 		"--actor", "torture", "--reason", "a drill", "--output", "json")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	found := publishedAgain.FindStringSubmatch(out)
 	if found == nil {
-		return errors.New("the replay does not say what it published")
+		return 0, errors.New("the replay does not say what it published")
 	}
-	n, err := strconv.Atoi(found[1])
-	t.note(operatorRecords, n)
-	t.scene.Say(fmt.Sprintf("an operator had %d records of %s published again", n, topic))
-	return err
+	return strconv.Atoi(found[1])
 }

@@ -20,8 +20,6 @@ const (
 	leadersMoved = "partitions with another leader"
 	shardsTaken  = "shards of a frozen relay that others took over"
 	clocksMoved  = "clocks of workers that jumped"
-
-	operatorRecords = "records that an operator had published again"
 )
 
 // disturb cuts a network or makes it slow, for a while.

@@ -114,7 +114,7 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	case Channel:
 		return t.misbehave(ctx, s)
 	case OperatorReplay:
-		return t.operate(ctx, s)
+		return t.operate(ctx)
 	case Replay:
 		return t.scene.Replay(ctx, 200, func(n int) int { return int(s.at) % n })
 	default:
