@@ -68,10 +68,15 @@ func (f *resolveFlags) check() error {
 		return fmt.Errorf("--as %s is not known: use declined, succeeded or settled", f.as)
 	case f.as == asSettled && f.statement != "":
 		return errors.New("--statement does not go with --as settled: name what shows it with --evidence")
-	case f.as != asSucceeded && f.attempt != 0:
-		return errors.New("--attempt goes with --as succeeded only")
-	case f.attempt < 0:
-		return errors.New("--attempt counts from 1")
+	case f.as != asSucceeded && f.attempt != 0 || f.attempt < 0:
+		return errors.New("--attempt counts from 1, and goes with --as succeeded only")
+	default:
+		return f.checkEvidence()
+	}
+}
+
+func (f *resolveFlags) checkEvidence() error {
+	switch {
 	case f.as == asSucceeded && (f.evidence == "" || f.statement == ""):
 		return errors.New("a success takes the provider's reference and its written statement: --evidence REFERENCE --statement FILE")
 	case f.execute && f.evidence == "" && f.statement == "":
