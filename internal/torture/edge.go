@@ -31,13 +31,16 @@ func (t *tormentor) front(ctx context.Context, urls []string) ([]string, error) 
 	return out, nil
 }
 
-// lies are what may be wrong with callbacks, with the share of them. A rightly signed
-// contradiction is left to channels that can be asked: elsewhere the word of the
+// lies are what may be wrong with callbacks, with the share of them. Rightly signed
+// contradictions are left to channels that can be asked: elsewhere the word of the
 // provider is all there is, and counts.
-var lies = map[string]float64{
-	"callback_missing": 0.1, "callback_duplicate": 0.05, "callback_late": 0.05, "callback_early": 0.05, "callback_reordered": 0.05,
-	"callback_forged": 0.05, "callback_stale": 0.05, "callback_wrong_amount": 0.03, "callback_garbage": 0.03,
-}
+var (
+	lies = map[string]float64{
+		"callback_missing": 0.1, "callback_duplicate": 0.05, "callback_late": 0.05, "callback_early": 0.05, "callback_reordered": 0.05,
+		"callback_forged": 0.05, "callback_stale": 0.05, "callback_garbage": 0.03,
+	}
+	signedLies = map[string]float64{"callback_opposite": 0.05, "callback_wrong_amount": 0.05}
+)
 
 // callingBack has every other channel of a run call back.
 func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
@@ -48,7 +51,7 @@ func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
 		}
 		rates := maps.Clone(lies)
 		if c.Promises["query"] != no {
-			rates["callback_opposite"] = 0.05
+			maps.Copy(rates, signedLies)
 		}
 		var parts []string
 		for _, kind := range slices.Sorted(maps.Keys(rates)) {

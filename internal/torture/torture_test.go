@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"encoding/json"
 	"os"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/settleonce/settleonce/channel/sim"
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
@@ -106,4 +108,26 @@ func TestParseFaults(t *testing.T) {
 	require.Equal(t, []Fault{Kill, Postgres}, some)
 	_, err = ParseFaults("kill,earthquake")
 	require.ErrorContains(t, err, "earthquake")
+}
+
+// Some channels of each run call back and some do not; only one that can be asked
+// contradicts itself under its right signature.
+func TestCallingBack_FollowsFromTheSeed(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		silent := 0
+		for _, c := range callingBack(seed, channelsOf(mixesOf(seed))) {
+			if !c.CallsBack {
+				silent++
+				continue
+			}
+			behaviour := sim.DefaultBehaviour()
+			require.NoError(t, json.Unmarshal([]byte(c.Behaviour), &behaviour))
+			require.NoError(t, behaviour.Validate())
+			require.NotZero(t, behaviour.Rates[sim.CallbackForged])
+			require.Equal(t, behaviour.Query, behaviour.Rates[sim.CallbackOpposite] > 0, c.Name)
+			require.Equal(t, behaviour.Query, behaviour.Rates[sim.CallbackWrongAmount] > 0, c.Name)
+		}
+		require.Positive(t, silent)
+	}
 }
