@@ -39,14 +39,15 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	crashpoint.Here(crashpoint.EdgePublished)
 	w.Header().Set("Location", routePayments+"/"+cmd.IdempotencyKey.String())
-	found := s.judged(r, &cmd, fingerprint, s.patience(w, r, s.cfg.Wait))
+	ours := content{&cmd, fingerprint}
+	found := s.judged(r, ours, s.patience(w, r, s.cfg.Wait))
 	if found == nil {
 		writeJSON(w, http.StatusAccepted, acceptedView(&cmd))
 		return
 	}
 	repeat := !isFirst(found, place, arrived)
 	crashpoint.Here(crashpoint.EdgeJudged)
-	answer(w, r, found, fingerprint, repeat)
+	answer(w, r, found, ours, repeat)
 }
 
 func (s *Server) read(w http.ResponseWriter, r *http.Request, caller *Caller, arrived time.Time) (payment.Command, *Problem) {
@@ -90,11 +91,21 @@ func (s *Server) publish(r *http.Request, cmd *payment.Command, caller *Caller) 
 		"the payment may be taken or not: send the same request again, with the same key").after(time.Second)
 }
 
+// content is what a delivery asks for.
+type content struct {
+	command     *payment.Command
+	fingerprint payment.Fingerprint
+}
+
+// of reports whether the payment is of this content, as the claim judges it: one
+// that was imported may not know all of it (G8).
+func (c content) of(p *store.Payment) bool { return p.Fingerprint.Matches(c.command, c.fingerprint) }
+
 // judged waits for what this delivery comes to: an outcome, a rejection, or
 // another content under the key. It returns what is known when the time is over,
 // nil where the command was not claimed yet, or nobody can say.
-func (s *Server) judged(r *http.Request, cmd *payment.Command, fingerprint payment.Fingerprint, wait time.Duration) *store.Payment {
-	id := cmd.Identity().PaymentID()
+func (s *Server) judged(r *http.Request, ours content, wait time.Duration) *store.Payment {
+	id := ours.command.Identity().PaymentID()
 	if wait <= 0 { // a repeat gets the first outcome even so
 		found, err := s.cfg.Reader.Look(r.Context(), []uuid.UUID{id})
 		if err != nil || len(found) == 0 {
@@ -105,7 +116,7 @@ func (s *Server) judged(r *http.Request, cmd *payment.Command, fingerprint payme
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	return s.watch.wait(ctx, s.draining, id, func(p *store.Payment) bool {
-		return p.State.Terminal() || p.Fingerprint != fingerprint
+		return p.State.Terminal() || !ours.of(p)
 	})
 }
 
@@ -121,8 +132,8 @@ func isFirst(p *store.Payment, place producer.Place, arrived time.Time) bool {
 
 // answer says what this delivery was told. A conflict is told from what the
 // database holds, never guessed: the record of another request may have won (G8).
-func answer(w http.ResponseWriter, r *http.Request, p *store.Payment, ours payment.Fingerprint, repeat bool) {
-	if p.Fingerprint != ours {
+func answer(w http.ResponseWriter, r *http.Request, p *store.Payment, ours content, repeat bool) {
+	if !ours.of(p) {
 		writeProblem(w, r, problemOf(CodeIdempotencyClash,
 			"nothing was changed: the payment under this key goes on; a new intent needs a new key"))
 		return
