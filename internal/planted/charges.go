@@ -183,6 +183,7 @@ var charges = []Bug{
 	},
 	{
 		Name: "not-found-inside-the-lag", Guarantee: "G3",
+		Why:  whySecond,
 		What: "\"not found\" counts although the lookup may lag",
 		File: "channel/rules.go", Guard: "Capabilities.NotFound",
 		Old:  "case queryStarted.After(after):",
@@ -208,6 +209,7 @@ var charges = []Bug{
 
 	{
 		Name: "declined-goes-back", Guarantee: "G4",
+		Why:  whySecond,
 		What: "the table of states lets a declined payment be sent again",
 		File: "payment/state.go", Guard: "transitions",
 		Old:  "Review:  {Succeeded, Declined},",

@@ -4,6 +4,7 @@ package planted
 var obligations = []Bug{
 	{
 		Name: "no-budget", Guarantee: "G13",
+		Why:  whyProvider,
 		What: "every query that is due is made",
 		File: "internal/store/budget.go", Guard: "Budget.takeQueries",
 		Old:  "got := min(want, int(b.Tokens))",
@@ -12,6 +13,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "breaker-not-asked", Guarantee: "G13",
+		Why:  whyProvider,
 		What: "a channel that is closed is queried",
 		File: "internal/store/budget.go", Guard: "Store.TakeQueries",
 		Old:  "if got = 0; !now.Before(b.OpenUntil) {",
@@ -20,6 +22,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "budget-not-asked", Guarantee: "G13",
+		Why:  whyProvider,
 		What: "the reconciler does not keep to what the budget gave",
 		File: "reconciler/check.go", Guard: "Reconciler.ask",
 		Old:  "r.warn(ctx, err, \"take queries from the budget\")\n\t\t\treturn // the leases end, and the payments are picked again\n\t\t}",
@@ -28,6 +31,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "queries-past-the-limit", Guarantee: "G13",
+		Why:  whyProvider,
 		What: "queries do not count against the channel's rate limit",
 		File: "internal/store/budget.go", Guard: "Budget.takeQueries",
 		Old:  "if p.RateLimit > 0 {\n\t\trate = min(rate, p.RateLimit)",
@@ -36,6 +40,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "put-off-counts", Guarantee: "G13",
+		Why:  whyPatient,
 		What: "a check that the budget stopped is one of the three",
 		File: "internal/settle/checks.go", Guard: "Rules.PutOff",
 		Old:  "return waited(l, time.Second, 10*time.Second)",
@@ -69,6 +74,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "stale-told-to-nobody", Guarantee: "G14",
+		Why:  whyPatient,
 		What: "a stale command leaves no dead letter",
 		File: "internal/store/judge.go", Guard: "claimRun.rejectTime",
 		Old:  "run.messages = append(run.messages, deadLetter(run.topics, &run.arrivals[i], Dead{Reason: payment.DeadStale, Error: detail}))",
@@ -85,6 +91,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "stale-at-the-permit", Guarantee: "G14",
+		Why:  whyDays,
 		What: "a parked payment's age is not judged again",
 		File: "internal/settle/checks.go", Guard: "Rules.forbidden",
 		Old:  "case r.Freshness.Judge(l.Payment.IssuedAt, l.Now) == payment.CodeStaleCommand:",
@@ -93,6 +100,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "retention-not-checked", Guarantee: "G14",
+		Why:  whyStart,
 		What: "a topic may keep commands longer than their keys are known",
 		File: "internal/topics/topics.go", Guard: "inspection.commandRetention",
 		Old:  "if told && (ms < 0 || ms > window) {",
@@ -153,6 +161,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "no-tolerance", Guarantee: "G15",
+		Why:  whyNarrow,
 		What: "clocks of callers are believed to the microsecond",
 		File: "payment/obligation.go", Guard: "Ground.Verdict",
 		Old:  "issuedAt.After(g.SuccessAt.Add(SuccessTolerance))",
@@ -187,6 +196,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "ground-at-the-permit", Guarantee: "G15",
+		Why:  whySecond,
 		What: "a parked payment is sent although its order was paid meanwhile",
 		File: "internal/settle/checks.go", Guard: "Rules.forbidden",
 		Old:  "case code != \"\":",

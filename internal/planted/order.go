@@ -4,6 +4,7 @@ package planted
 var order = []Bug{
 	{
 		Name: "payment-not-locked", Guarantee: "G10",
+		Why:  whyNarrow,
 		What: "a payment's messages are numbered without its lock",
 		File: "internal/store/apply.go", Guard: "lockPayments",
 		Old:  "ORDER BY id FOR NO KEY UPDATE`",
@@ -12,6 +13,7 @@ var order = []Bug{
 	},
 	{
 		Name: "repeat-not-locked", Guarantee: "G10",
+		Why:  whyNarrow,
 		What: "a repeat is answered without the payment's lock",
 		File: "internal/store/claim_sql.go", Guard: "claimKnown",
 		Old:  "ORDER BY p.id FOR NO KEY UPDATE OF p`",
@@ -28,6 +30,7 @@ var order = []Bug{
 	},
 	{
 		Name: "mark-without-lease", Guarantee: "G10",
+		Why:  whySecond,
 		What: "a relay that lost a shard marks its rows",
 		File: "outbox/sql.go", Guard: "markSQL",
 		Old:  "WHERE o.shard = m.shard AND o.seq = m.seq AND m.shard = ANY(` + stillHeldSQL + `)`",
@@ -36,6 +39,7 @@ var order = []Bug{
 	},
 	{
 		Name: "lease-not-compared", Guarantee: "G10",
+		Why:  whySecond,
 		What: "marks do not look whether the lease holds",
 		File: "outbox/sql.go", Guard: "stillHeldSQL",
 		Old:  "AS h(shard, epoch)\n\tJOIN settleonce.outbox_shards s ON s.shard = h.shard AND ` + heldSQL + `)`",
@@ -111,12 +115,15 @@ var order = []Bug{
 		Name: "live-lease-taken", Guarantee: "G11",
 		What: "the sweep picks payments that somebody works on",
 		File: "internal/store/due.go", Guard: "Store.PickDue",
-		Old:  "- $3::interval AND lease_until <= statement_timestamp()\n    ORDER BY",
-		New:  "- $3::interval + interval '1 hour' AND lease_until <= statement_timestamp() + interval '1 hour'\n    ORDER BY",
-		Test: "./internal/store -run TestPickDue$",
+		Old:     "- $3::interval AND lease_until <= statement_timestamp()\n    ORDER BY",
+		New:     "- $3::interval + interval '1 hour' AND lease_until <= statement_timestamp() + interval '1 hour'\n    ORDER BY",
+		Test:    "./internal/store -run TestPickDue$",
+		Torture: "--seed 4 --payments 600 --faults slow-channel,channel,freeze",
+		Shows:   []string{"G13"},
 	},
 	{
 		Name: "finished-after-revoke", Guarantee: "G11",
+		Why:  whySecond,
 		What: "a member that lost a partition finishes its records all the same",
 		File: "internal/kafka/generation.go", Guard: "partition.giveUp",
 		Old:  "p.lost.Store(true)",

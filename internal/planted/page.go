@@ -13,6 +13,8 @@ import (
 func Page() string {
 	var b strings.Builder
 	b.WriteString(head)
+	b.WriteString(summary())
+	b.WriteString(table)
 	for _, bug := range Bugs() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` `%s` | %s |\n", bug.Name, bug.Guarantee, bug.What, bug.File, bug.Guard, strings.Join(caughtBy(&bug), "; "))
 	}
@@ -39,9 +41,9 @@ bug in a copy of the tree, alone, and fails when one is missed; ` + "`make plant
 must report the guarantee itself (or one that the same bug breaks visibly), a test must fail, not just not build. The model checks the rule, not
 the code; that the code has the rule is what the test or the run beside it shows.
 
-Where only a test is named, the window is too narrow for a random run, or a second guard makes up for the first: both are in place so that neither is
-trusted alone.
+`
 
+const table = `
 | bug | breaks | what the code does then | guard | caught by |
 |---|---|---|---|---|
 `
@@ -50,6 +52,36 @@ const tail = `
 ## Guards without a bug
 
 `
+
+// summary counts the bugs by what catches them, and names those that only a test
+// does, under the reason.
+func summary() string {
+	var all, torture, model, both int
+	alone, reasons := map[string][]string{}, []string{}
+	for _, b := range Bugs() {
+		all++
+		switch {
+		case b.Torture != "" && b.Model != "":
+			both++
+		case b.Torture != "":
+			torture++
+		case b.Model != "":
+			model++
+		default:
+			if alone[b.Why] == nil {
+				reasons = append(reasons, b.Why)
+			}
+			alone[b.Why] = append(alone[b.Why], "`"+b.Name+"`")
+		}
+	}
+	var s strings.Builder
+	fmt.Fprintf(&s, "Of %d bugs a torture run catches %d, the model %d, and both %d; %d are shown by a test only:\n\n",
+		all, torture+both, model+both, both, all-torture-model-both)
+	for _, why := range reasons {
+		fmt.Fprintf(&s, "- %s: %s.\n", why, strings.Join(alone[why], ", "))
+	}
+	return s.String()
+}
 
 // caughtBy names the catchers of a bug.
 func caughtBy(b *Bug) []string {

@@ -43,7 +43,22 @@ type Bug struct {
 	// Shows are other guarantees under which the torture run may report the bug:
 	// what is seen from outside is not always the guarantee whose guard is gone.
 	Shows []string
+	// Why says why only a test catches it; empty where a torture run or the model does.
+	Why string
 }
+
+// Why only a test catches a bug.
+const (
+	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
+	whyNarrow   = "Two transactions must meet between two statements, which a random run seldom sees"
+	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
+	whyEdge     = "It is in the answers of the edge"
+	whyProvider = "The providers of the torture run do not do what it takes"
+	whyProducer = "Producers of the torture run end with the transaction that they abort"
+	whyPatient  = "A person has more to do, or less to read; no promise to a caller is broken"
+	whyDays     = "It takes a command that waits for days"
+	whyStart    = "It is refused when a role starts, before anything can break"
+)
 
 // Edits are all edits of the bug.
 func (b *Bug) Edits() []Edit {

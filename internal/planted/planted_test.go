@@ -55,6 +55,7 @@ func TestBugsFitTheCode(t *testing.T) {
 		names[b.Name] = true
 		require.True(t, b.Torture != "" || b.Model != "" || b.Test != "", "nothing catches %s", b.Name)
 		require.Regexp(t, `^G\d+$`, b.Guarantee)
+		require.Equal(t, b.Torture == "" && b.Model == "", b.Why != "", "say why only a test catches %s, and only then", b.Name)
 	}
 }
 
@@ -196,5 +197,5 @@ func testsOf(t *testing.T, folder string) (tests []string) {
 // TestPageIsFresh: docs/planted.md is what the list says.
 func TestPageIsFresh(t *testing.T) {
 	t.Parallel()
-	require.True(t, planted.Page() == read(t, "docs/planted.md"), "docs/planted.md is not what the list says: run go generate ./internal/planted")
+	require.Equal(t, planted.Page(), read(t, "docs/planted.md"), "docs/planted.md is not what the list says: run go generate ./internal/planted")
 }

@@ -78,6 +78,7 @@ var records = []Bug{
 
 	{
 		Name: "transaction-split", Guarantee: "G7",
+		Why:  whyNarrow,
 		What: "what is read and what is written are two transactions",
 		File: "internal/store/store.go", Guard: "Store.inTx",
 		Old:  "first.Queue(\"begin\")",
@@ -104,6 +105,8 @@ var records = []Bug{
 		s.wake()`,
 		}},
 		Model: "settle -DTOGETHER=0", Test: "./internal/store -run TestApplyCommitLost",
+		Torture: "--seed 8 --payments 2500 --faults crash,kill,backends",
+		Shows:   []string{"G5"},
 	},
 	{
 		Name: "one-message-per-batch", Guarantee: "G7",
@@ -124,6 +127,7 @@ var records = []Bug{
 	},
 	{
 		Name: "abort-never-ends", Guarantee: "G16",
+		Why:  whyProducer,
 		What: "after an abort the producer's committed transactions are dropped too",
 		File: "internal/kafka/fetch.go", Guard: "decoder.control",
 		Old:  "delete(d.aborted, b.ProducerID)",
