@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,13 +18,11 @@ import (
 // fieldCase is one line of cases.md.
 type fieldCase struct {
 	id   string
-	part string // what it waits for; empty for nothing
-	more bool   // it is due already, and the part owes one more test
+	also string // a second test of the case has this word in its name; empty for none
 }
 
 var (
-	caseLine = regexp.MustCompile(`(?m)^\| ([PB]\d+) \| [^|\n]+ \| (\+ )?([a-z]*) ?\|$`)
-	partLine = regexp.MustCompile("(?m)^\\| ([a-z]+) \\| (`[^|\n]+`) \\|$")
+	caseLine = regexp.MustCompile(`(?m)^\| ([PB]\d+) \| [^|\n]+ \| ([a-z]*) ?\|$`)
 	// A test is named after its case, and so is a subtest.
 	caseTest    = regexp.MustCompile(`^Test([PB]\d+)[a-z]?_`)
 	caseSubtest = regexp.MustCompile(`^([PB]\d+)[a-z]?(: |_)\w`)
@@ -35,21 +32,9 @@ func readCases(t *testing.T) []fieldCase {
 	t.Helper()
 	var cases []fieldCase
 	for _, match := range caseLine.FindAllStringSubmatch(read(t, "cases.md"), -1) {
-		cases = append(cases, fieldCase{id: match[1], more: match[2] != "", part: match[3]})
+		cases = append(cases, fieldCase{id: match[1], also: match[2]})
 	}
 	return cases
-}
-
-// readParts returns each part's patterns of what exists with it.
-func readParts(t *testing.T) map[string][]string {
-	t.Helper()
-	parts := map[string][]string{}
-	for _, match := range partLine.FindAllStringSubmatch(read(t, "cases.md"), -1) {
-		for _, pattern := range quoted.FindAllStringSubmatch(match[2], -1) {
-			parts[match[1]] = append(parts[match[1]], pattern[1])
-		}
-	}
-	return parts
 }
 
 func TestCasesAreAllThere(t *testing.T) {
@@ -61,92 +46,60 @@ func TestCasesAreAllThere(t *testing.T) {
 	for i := range 21 {
 		want = append(want, fmt.Sprintf("B%d", i+1))
 	}
-	parts := readParts(t)
 	for _, c := range readCases(t) {
 		got = append(got, c.id)
-		require.True(t, c.part == "" || parts[c.part] != nil, "%s waits for %q, which is no part of the page", c.id, c.part)
-		require.False(t, c.more && c.part == "", c.id)
 	}
 	require.Equal(t, want, got)
 }
 
-// TestEveryDueCaseHasItsTest: a case is due unless the part it waits for is not
-// there yet.
-func TestEveryDueCaseHasItsTest(t *testing.T) {
+func TestEveryCaseHasItsTest(t *testing.T) {
 	t.Parallel()
-	tests := caseTests(t, "..")
-	standing := standingParts(t, "..", readParts(t))
-	require.Empty(t, owed(readCases(t), standing, tests), "cases without a test of their name")
+	tests := caseTests(t)
+	require.Empty(t, owed(readCases(t), tests), "cases without a test of their name")
 	for _, c := range readCases(t) {
-		t.Logf("%-4s %-10s %s", c.id, c.part, strings.Join(tests[c.id], ", "))
+		t.Logf("%-4s %-10s %s", c.id, c.also, strings.Join(tests[c.id], ", "))
 	}
 }
 
-// The check finds what is missing, and what became due.
+// The check finds what is missing.
 func TestOwedCases(t *testing.T) {
 	t.Parallel()
-	cases := []fieldCase{{id: "P1"}, {id: "P2", part: "edge"}, {id: "P3", part: "edge", more: true}}
+	cases := []fieldCase{{id: "P1"}, {id: "P3", also: "edge"}}
+	require.Equal(t, []string{"P1", "P3"}, owed(cases, nil))
 	one := map[string][]string{"P1": {"TestP1_Any"}, "P3": {"TestP3_Any"}}
-	require.Empty(t, owed(cases, nil, one))
-	require.Equal(t, []string{"P1", "P3"}, owed(cases, nil, nil))
-	edge := map[string]bool{"edge": true}
-	require.Equal(t, []string{"P2", "P3 (edge)"}, owed(cases, edge, one))
-	one["P2"], one["P3"] = []string{"TestP2_Any"}, []string{"TestP3_Any", "TestP3_EdgeToo"}
-	require.Empty(t, owed(cases, edge, one))
+	require.Equal(t, []string{"P3 (edge)"}, owed(cases, one))
+	one["P3"] = []string{"TestP3_Any", "TestP3_EdgeToo"}
+	require.Empty(t, owed(cases, one))
 
-	standing := standingParts(t, "..", map[string][]string{"here": {"no/such*", "docs/cases*"}, "not": {"no/such*"}})
-	require.Equal(t, map[string]bool{"here": true}, standing)
-	require.Subset(t, caseTests(t, "..")["B7"], []string{"B7_MovedPartition"}, "subtests of the conformance suite count")
-	require.Subset(t, caseTests(t, "..")["P26"], []string{"TestP26b_FinalizerHeldBeforeCommit"}, "so do parts of a case")
+	tests := caseTests(t)
+	require.Subset(t, tests["B7"], []string{"B7_MovedPartition"}, "subtests of the conformance suite count")
+	require.Subset(t, tests["P26"], []string{"TestP26b_FinalizerHeldBeforeCommit"}, "so do parts of a case")
 }
 
-// owed are the due cases without a test.
-func owed(cases []fieldCase, standing map[string]bool, tests map[string][]string) []string {
+// owed are the cases without a test.
+func owed(cases []fieldCase, tests map[string][]string) []string {
 	var missing []string
 	for _, c := range cases {
-		due := c.part == "" || c.more || standing[c.part]
+		named := func(name string) bool { return strings.Contains(strings.ToLower(name), c.also) }
 		switch {
-		case due && len(tests[c.id]) == 0:
+		case len(tests[c.id]) == 0:
 			missing = append(missing, c.id)
-		case c.more && standing[c.part] && !slices.ContainsFunc(tests[c.id], func(name string) bool {
-			return strings.Contains(strings.ToLower(name), c.part)
-		}):
-			missing = append(missing, c.id+" ("+c.part+")")
+		case !slices.ContainsFunc(tests[c.id], named):
+			missing = append(missing, c.id+" ("+c.also+")")
 		}
 	}
 	return missing
 }
 
-func standingParts(t *testing.T, root string, parts map[string][]string) map[string]bool {
-	t.Helper()
-	standing := map[string]bool{}
-	for part, patterns := range parts {
-		for _, pattern := range patterns {
-			found, err := filepath.Glob(filepath.Join(root, pattern))
-			require.NoError(t, err)
-			if len(found) > 0 {
-				standing[part] = true
-			}
-		}
-	}
-	return standing
-}
-
 // caseTests are the tests and subtests of the repository by their case.
-func caseTests(t *testing.T, root string) map[string][]string {
+func caseTests(t *testing.T) map[string][]string {
 	t.Helper()
 	tests := map[string][]string{}
-	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && slices.Contains([]string{".git", "bin", "testdata", "node_modules", "docs"}, entry.Name()):
-			return filepath.SkipDir
-		case !strings.HasSuffix(path, "_test.go") && filepath.Base(filepath.Dir(path)) != "kafkatest":
-			return nil
+	for _, path := range goFiles(t) {
+		if strings.HasSuffix(path, "_test.go") || filepath.Base(filepath.Dir(path)) == "kafkatest" {
+			require.NoError(t, addCaseTests(tests, path))
 		}
-		return addCaseTests(tests, path)
-	}))
+	}
 	return tests
 }
 

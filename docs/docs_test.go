@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -127,4 +128,56 @@ func anchors(page string) []string {
 		}
 	}
 	return slices.Compact(names)
+}
+
+// The picture of the code is whole: each package, or the one it belongs to, and
+// each table has its line.
+func TestEverythingIsOnTheMap(t *testing.T) {
+	t.Parallel()
+	page := read(t, "architecture.md")
+	for _, path := range goFiles(t) {
+		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
+		onPage := func(folder string) bool { return strings.Contains(page, "`"+folder+"`") }
+		require.True(t, onPage(folder) || onPage(filepath.ToSlash(filepath.Dir(folder))), "%s is not on the page", folder)
+	}
+	migrations, err := filepath.Glob("../schemas/migrations/*.sql")
+	require.NoError(t, err)
+	require.NotEmpty(t, migrations)
+	for _, migration := range migrations {
+		for _, match := range table.FindAllStringSubmatch(read(t, migration), -1) {
+			require.Contains(t, page, "`"+match[1]+"`", "%s makes it", migration)
+		}
+	}
+}
+
+// goFiles are the Go files of the repository but for those of this folder.
+func goFiles(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", ".settleonce", "bin", "testdata", "node_modules", "docs"}, entry.Name()):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".go"):
+			files = append(files, path)
+		}
+		return nil
+	}))
+	return files
+}
+
+var table = regexp.MustCompile(`CREATE TABLE settleonce\.(\w+)`)
+
+// Every page can be found from the README.
+func TestPagesAreLinkedFromTheReadme(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	readme := read(t, "../README.md")
+	for _, page := range pages {
+		require.True(t, strings.Contains(readme, "(docs/"+page+")"), "link %s in the README", page)
+	}
 }
