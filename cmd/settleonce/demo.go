@@ -44,6 +44,7 @@ func newDemo(p process) *cobra.Command {
 	f.IntVar(&cfg.Commands, "commands", 4000, "records to publish, about")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same commands, faults and kills again; 0: a random one, which is printed")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")
+	f.IntVar(&cfg.EdgeShare, "edge", 0, "of a hundred payments, how many come over HTTP instead of Kafka; with any, the channel calls back")
 	f.StringArrayVar(&kills, "kill", nil, "ROLE@SECONDS to kill; roles are consumer, outbox, reconciler, sim; may be repeated")
 	f.IntVar(&cfg.Kills, "kills", 0, "kills at random moments, over all roles; 0: one per role, -1: none")
 	f.BoolVar(&cfg.KillSim, "kill-sim", false, "kill the channel simulator too; its ledger survives")

@@ -99,7 +99,7 @@ func (c Config) WithDefaults() Config {
 		c.Seed = rand.Uint64N(1e6) + 1
 	}
 	if len(c.Channels) == 0 {
-		c.Channels = []Channel{{Channel: fleet.Channel{Name: "sim", Behaviour: Behaviour(""), Promises: Promises(nil)}}}
+		c.Channels = []Channel{{Channel: fleet.Channel{Name: "sim", Behaviour: Behaviour(""), Promises: Promises(nil)}, CallsBack: c.EdgeShare > 0}}
 	}
 	if c.Progress == nil {
 		c.Progress = func(Progress) {}

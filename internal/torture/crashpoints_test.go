@@ -31,9 +31,6 @@ func TestCrashPoints(t *testing.T) {
 	var mu sync.Mutex
 	report, err := demo.Run(t.Context(), demo.Config{
 		Fleet: fleet.Config{Binary: program.Path(t), Log: zerolog.Nop()}, Commands: 5000, Length: 70 * time.Second, Seed: 21, Kills: -1, EdgeShare: 40,
-		Channels: []demo.Channel{{
-			Channel: fleet.Channel{Name: "sim", Behaviour: demo.Behaviour(""), Promises: demo.Promises(nil)}, CallsBack: true,
-		}},
 		Say: func(what string) { t.Logf("%4.1f s %s", time.Since(begun).Seconds(), what) },
 		Disturb: func(ctx context.Context, s *demo.Scene) ([]check.Violation, error) {
 			var all sync.WaitGroup

@@ -65,32 +65,33 @@ func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
 // replayedTopics are what an operator has published again.
 var replayedTopics = []string{"payment.commands", "payment.events", "payment.replies"}
 
-var publishedAgain = regexp.MustCompile(`"published": *(\d+)`)
-
-// operate has an operator publish again what came lately.
+// operate has an operator publish again what came lately, and send every dead letter
+// back to where it came from.
 func (t *tormentor) operate(ctx context.Context) error {
 	t.heavy.Lock() // it needs broker and database
 	defer t.heavy.Unlock()
 	for _, topic := range replayedTopics {
-		n, err := t.replay(ctx, topic)
-		if err != nil {
+		if err := t.operator(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
 			return err
 		}
-		t.note("records of "+topic+" that an operator had published again", n)
-		t.scene.Say(fmt.Sprintf("an operator had %d records of %s published again", n, topic))
 	}
-	return nil
+	return t.operator(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
 }
 
-func (t *tormentor) replay(ctx context.Context, topic string) (int, error) {
-	out, err := t.scene.Fleet.Command(ctx, "replay", "--topic", topic, "--since", "10s", "--rate", "0", "--execute",
-		"--actor", "torture", "--reason", "a drill", "--output", "json")
+// operator runs a tool that changes something, and notes the count that it shows under
+// the name.
+func (t *tormentor) operator(ctx context.Context, what, count string, args ...string) error {
+	args = append(args, "--rate", "0", "--execute", "--actor", "torture", "--reason", "a drill", "--output", "json")
+	out, err := t.scene.Fleet.Command(ctx, args...)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	found := publishedAgain.FindStringSubmatch(out)
+	found := regexp.MustCompile(`"` + count + `": *(\d+)`).FindStringSubmatch(out)
 	if found == nil {
-		return 0, errors.New("the replay does not say what it published")
+		return errors.New("the tool does not say what it did: " + args[0])
 	}
-	return strconv.Atoi(found[1])
+	n, err := strconv.Atoi(found[1])
+	t.note(what, n)
+	t.scene.Say(fmt.Sprintf("an operator: %s, %d", what, n))
+	return err
 }

@@ -42,7 +42,7 @@ const (
 	Clock            Fault = "clock"             // the clock of a worker jumps, by seconds or hours, and stays there
 
 	CutEdge        Fault = "cut-edge"        // no network between clients and providers, and the gateways
-	OperatorReplay Fault = "operator-replay" // an operator has commands, events and replies published again
+	OperatorReplay Fault = "operator-replay" // an operator replays commands, events and replies, and redrives dead letters
 )
 
 // Faults lists all of them.
