@@ -271,3 +271,18 @@ func (s *shop) customer(i int) error {
 	}
 	return group.Wait()
 }
+
+// G14: a payment that waited for its channel until it was stale ends rejected with an event of its own. That is
+// the same news as the reply's: it was not judged, and nothing is released.
+func TestG14_StaleEventReleasesNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	key := s.place("order", 3)
+	s.hear(event(key, payment.EventRejected, payment.Rejected, string(payment.CodeStaleCommand)))
+	require.Equal(t, "open", s.state("order"))
+	require.Equal(t, [3]int{10, 3, 0}, s.stock())
+	s.hear(refusal(key, payment.CodeStaleCommand))
+	s.hear(succeeded(key))
+	require.Equal(t, "accepted", s.state("order"))
+	require.Equal(t, [3]int{7, 0, 3}, s.stock())
+}

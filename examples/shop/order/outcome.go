@@ -57,7 +57,7 @@ func readEvent(m *inbox.Message) (news, error) {
 	case payment.EventDeclined:
 		n.state = declined
 	case payment.EventRejected:
-		n.state = rejected
+		n.state = refused(payment.Code(e.Cause))
 	case payment.EventUnknown:
 		n.state = unknown
 	case payment.EventReviewRequired:
@@ -77,16 +77,22 @@ func readReply(m *inbox.Message) (news, error) {
 	n := news{caller: r.Caller, key: r.IdempotencyKey, id: r.PaymentID, code: string(r.Code)}
 	switch r.Kind {
 	case payment.ReplyRejected:
-		n.state = rejected
-		if r.Code == payment.CodeStaleCommand {
-			n.state = notJudged
-		}
+		n.state = refused(r.Code)
 	case payment.ReplyConflict:
 		n.alert = "the key " + r.IdempotencyKey.String() + " was used for two different payments"
 	case payment.ReplyAccepted, payment.ReplyPending, payment.ReplyOutcome, payment.ReplyReplayed:
 		// The events say the same, and once.
 	}
 	return n, nil
+}
+
+// refused is the state of a payment that was refused. One that was too old was not
+// judged (G14), whether the claim says so or, after a wait for its channel, an event.
+func refused(code payment.Code) string {
+	if code == payment.CodeStaleCommand {
+		return notJudged
+	}
+	return rejected
 }
 
 // The states of a payment, as the shop sees them.
@@ -172,8 +178,8 @@ func (n news) refund(ctx context.Context, tx pgx.Tx, o Order, reason string) err
 // payment of it is open or succeeded. A payment that was refused because of
 // another one, or of its age, says nothing about the order and releases nothing.
 func release(ctx context.Context, tx pgx.Tx, o Order, state, code string) error {
-	refused := payment.Code(code)
-	if state != stateOpen || refused == payment.CodePriorAttemptUnresolved || refused == payment.CodeObligationAlreadyPaid {
+	why := payment.Code(code)
+	if state != stateOpen || why == payment.CodePriorAttemptUnresolved || why == payment.CodeObligationAlreadyPaid {
 		return nil
 	}
 	var others bool
