@@ -24,11 +24,17 @@ type oracle struct {
 
 	says  payment.Answer
 	asked []uuid.UUID
+	// meanwhile happens while the question is on its way; nil for nothing.
+	meanwhile func()
 }
 
 // Query implements channel.Adapter.
 func (o *oracle) Query(_ context.Context, l channel.Lookup) payment.Answer {
 	o.asked = append(o.asked, l.ProviderKey)
+	if do := o.meanwhile; do != nil {
+		o.meanwhile = nil
+		do()
+	}
 	return o.says
 }
 

@@ -243,3 +243,51 @@ func TestDesk_Attests(t *testing.T) {
 	require.False(t, blocking())
 	require.Equal(t, payment.Declined, o.row().Payment.State)
 }
+
+// TestDesk_OvertakenWhileItAsks: whoever changes the payment while an operator's question
+// is on its way wins; the order is judged again under the lock (G9, G11).
+func TestDesk_OvertakenWhileItAsks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meanwhile func(*office)
+		order     func(*office) (store.Payment, error)
+		reason    string
+		state     payment.State
+		attempt   int
+	}{
+		"a late answer settles it": {
+			func(o *office) {
+				o.apply(o.desk.Settler.Rules().Answered(settle.Permit{Payment: o.row().Payment, Lease: 5, Actor: "late"}, success()))
+			},
+			func(o *office) (store.Payment, error) { return o.desk.Resolve(t.Context(), o.id, operator) }, "ended succeeded", payment.Succeeded, 1,
+		},
+		"another operator opens an attempt": {
+			func(o *office) {
+				_, err := o.desk.OpenAttempt(t.Context(), o.id, settle.Order{Actor: "bob", Reason: "renewed"})
+				require.NoError(t, err)
+			},
+			func(o *office) (store.Payment, error) { return o.desk.OpenAttempt(t.Context(), o.id, operator) }, "not sent yet", payment.Review, 2,
+		},
+		"another operator closes it": {
+			func(o *office) {
+				_, err := o.desk.Attest(t.Context(), o.id, attested)
+				require.NoError(t, err)
+			},
+			func(o *office) (store.Payment, error) { return o.desk.OpenAttempt(t.Context(), o.id, operator) }, "ended declined", payment.Declined, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			o.channel.says = payment.Answer{Class: payment.ClassNotFound}
+			o.channel.meanwhile = func() { test.meanwhile(o) }
+			_, err := test.order(o)
+			var refused *settle.RefusalError
+			require.ErrorAs(t, err, &refused)
+			require.ErrorContains(t, err, test.reason)
+			require.Equal(t, test.state, o.row().Payment.State)
+			require.Equal(t, test.attempt, o.row().Payment.Attempt)
+			require.Zero(t, o.count(`SELECT count(*) FROM settleonce.audit WHERE actor = 'ann' AND detail->>'second' = ''`))
+		})
+	}
+}
