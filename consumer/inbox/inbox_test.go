@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -216,6 +217,30 @@ func TestGapsAreNoticed(t *testing.T) {
 	defer mu.Unlock()
 	require.Equal(t, map[string][]int{"order-whole": {0, 0, 0}, "order-gap": {0, 0, 2, 0}, "order-start": {2}}, missing)
 	require.EqualValues(t, 4, in.Stats().Missing)
+}
+
+// What no settleonce wrote may stand in a topic too: a version or a time that no database takes is a dead letter,
+// and never holds up the partition.
+func TestHostileNumbersHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	in, _ := w.run(func(_ context.Context, _ pgx.Tx, m *inbox.Message) error {
+		_, err := m.Event()
+		return err
+	}, nil)
+	version := event("order-version", math.MaxInt32)
+	version.Version++
+	late := message(event("order-late", 1), time.Now())
+	late.Time, late.Headers = time.UnixMilli(math.MaxInt64/1000), late.Headers[:2]
+	w.publish(message(version, time.Now()))
+	w.publish(late)
+	w.events("order-good", 1)
+	w.handled(in, 3)
+	reasons := []string{}
+	for _, letter := range w.deadLetters() {
+		reasons = append(reasons, letter["dl_reason"])
+	}
+	require.ElementsMatch(t, []string{string(payment.DeadHandlerFailed), string(payment.DeadUnreadable)}, reasons)
 }
 
 // Sessions are killed all the time, before and after their COMMIT, while the

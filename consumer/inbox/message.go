@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -72,11 +73,14 @@ func readEvent(value []byte) (*payment.Event, error) {
 	if err := json.Unmarshal(value, &event); err != nil {
 		return nil, err
 	}
-	if event.PaymentID == uuid.Nil || event.Version < 1 {
-		return nil, errors.New("it has no paymentId or no version")
+	if event.PaymentID == uuid.Nil || event.Version < 1 || event.Version > math.MaxInt32 {
+		return nil, errors.New("it has no paymentId, or no version that a payment can have")
 	}
 	return &event, nil
 }
+
+// lastYear is the last one that a ce_time can name.
+const lastYear = 9999
 
 // replyPrefix starts the types of replies; the other "payment." types are events.
 const replyPrefix = "payment.reply."
@@ -98,6 +102,10 @@ func read(r *kafka.Record) (*Message, error) {
 	m.ID, m.Type = id, m.Headers["ce_type"]
 	if at, err := time.Parse(time.RFC3339Nano, m.Headers["ce_time"]); err == nil {
 		m.Time = at
+	}
+	if year := m.Time.UTC().Year(); year < 0 || year > lastYear {
+		// A record's time is whatever its producer says, and no marker could have this one.
+		return m, &poison{reason: payment.DeadUnreadable, err: errors.New("the record's time lies in no year that there is; publish the message with a ce_time")}
 	}
 	if strings.HasPrefix(m.Type, "payment.") && !strings.HasPrefix(m.Type, replyPrefix) {
 		m.event, _ = readEvent(m.Value) // what cannot be read is the handler's to refuse

@@ -18,7 +18,7 @@ func SQL() string { return tables }
 
 const (
 	// migrateLock keeps two migrations apart: CREATE IF NOT EXISTS races with itself.
-	migrateLock = `SELECT pg_advisory_xact_lock(7270912646313543)`
+	migrateLock = `SELECT pg_advisory_xact_lock(7270912646313544)`
 	migrateLook = `SELECT to_regclass('settleonce_inbox.versions') IS NOT NULL`
 )
 
