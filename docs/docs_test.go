@@ -145,7 +145,7 @@ func TestEverythingIsOnTheMap(t *testing.T) {
 	require.NotEmpty(t, migrations)
 	for _, migration := range migrations {
 		for _, match := range table.FindAllStringSubmatch(read(t, migration), -1) {
-			require.Contains(t, page, "`"+match[1]+"`", "%s makes it", migration)
+			require.True(t, strings.Contains(page, "`"+match[1]+"`"), "table %s of %s is not on the page", match[1], migration)
 		}
 	}
 }
