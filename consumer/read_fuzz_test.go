@@ -12,6 +12,7 @@ import (
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/payment/paymenttest"
 )
@@ -26,6 +27,7 @@ func FuzzReadRecord(f *testing.F) {
 	}
 	good := paymenttest.Command()
 	f.Add([]byte(nil), good.AppendJSON(nil), "", []byte(nil))
+	f.Add([]byte(nil), good.AppendJSON(nil), "traceparent", []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
 	f.Add([]byte("other"), good.AppendJSON(nil), "\x00\xff", []byte{0, 0xff})
 	channels, err := channel.NewRegistry(map[string]channel.Entry{"sim": {
 		Adapter: &sim.Adapter{}, Capabilities: channel.Capabilities{Identity: "sim/test"}.WithDefaults(),
@@ -42,6 +44,9 @@ func FuzzReadRecord(f *testing.F) {
 		require.Equal(t, value, a.Raw.Value)
 		require.Equal(t, key, a.Raw.Key)
 		require.Len(t, a.Raw.Headers, 1)
+		if a.Trace != "" {
+			require.Equal(t, []string{tracing.Header, tracing.Valid(string(content))}, []string{name, a.Trace})
+		}
 		for _, text := range a.Raw.Headers {
 			require.True(t, utf8.ValidString(text))
 		}

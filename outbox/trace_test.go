@@ -16,12 +16,12 @@ const (
 func TestTraceInHeaders(t *testing.T) {
 	t.Parallel()
 	both := Message{Subject: "p", Trace: traceparent, Headers: map[string]string{"traceparent": "of somebody else", "a": "b"}}
-	require.Equal(t, `{"ce_subject":"p","traceparent":"`+traceparent+`","a":"b"}`, *encodeHeaders(&both))
-	require.Equal(t, `{"traceparent":"`+traceparent+`"}`, *encodeHeaders(&Message{Trace: traceparent}))
-	require.Equal(t, `{"ce_subject":"p"}`, *encodeHeaders(&Message{Subject: "p"}), "none is not an empty one")
+	require.JSONEq(t, `{"ce_subject":"p","traceparent":"`+traceparent+`","a":"b"}`, *encodeHeaders(&both))
+	require.JSONEq(t, `{"traceparent":"`+traceparent+`"}`, *encodeHeaders(&Message{Trace: traceparent}))
+	require.JSONEq(t, `{"ce_subject":"p"}`, *encodeHeaders(&Message{Subject: "p"}), "none is not an empty one")
 	require.Nil(t, encodeHeaders(&Message{}))
 	kept := Message{Headers: map[string]string{"traceparent": "of the record"}}
-	require.Equal(t, `{"traceparent":"of the record"}`, *encodeHeaders(&kept), "a dead letter keeps what it had")
+	require.JSONEq(t, `{"traceparent":"of the record"}`, *encodeHeaders(&kept), "a dead letter keeps what it had")
 }
 
 // Publishing is recorded for messages with a trace. They keep the header of their

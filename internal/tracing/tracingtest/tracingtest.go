@@ -52,7 +52,7 @@ func (r *Recorder) Spans() []Span {
 			span.Links = append(span.Links, l.SpanContext.SpanID().String())
 		}
 		for _, a := range s.Attributes {
-			span.Attributes[string(a.Key)] = a.Value.Emit()
+			span.Attributes[string(a.Key)] = a.Value.String()
 		}
 		spans = append(spans, span)
 	}
