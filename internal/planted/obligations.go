@@ -4,7 +4,7 @@ package planted
 var obligations = []Bug{
 	{
 		Name: "no-budget", Guarantee: "G13",
-		Why:  whyProvider,
+		Why:  whyBudget,
 		What: "every query that is due is made",
 		File: "internal/store/budget.go", Guard: "Budget.takeQueries",
 		Old:  "got := min(want, int(b.Tokens))",
@@ -13,7 +13,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "breaker-not-asked", Guarantee: "G13",
-		Why:  whyProvider,
+		Why:  whyBudget,
 		What: "a channel that is closed is queried",
 		File: "internal/store/budget.go", Guard: "Store.TakeQueries",
 		Old:  "if got = 0; !now.Before(b.OpenUntil) {",
@@ -22,7 +22,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "budget-not-asked", Guarantee: "G13",
-		Why:  whyProvider,
+		Why:  whyBudget,
 		What: "the reconciler does not keep to what the budget gave",
 		File: "reconciler/check.go", Guard: "Reconciler.ask",
 		Old:  "r.warn(ctx, err, \"take queries from the budget\")\n\t\t\treturn // the leases end, and the payments are picked again\n\t\t}",
@@ -31,7 +31,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "queries-past-the-limit", Guarantee: "G13",
-		Why:  whyProvider,
+		Why:  whyBudget,
 		What: "queries do not count against the channel's rate limit",
 		File: "internal/store/budget.go", Guard: "Budget.takeQueries",
 		Old:  "if p.RateLimit > 0 {\n\t\trate = min(rate, p.RateLimit)",
