@@ -78,12 +78,13 @@ var records = []Bug{
 
 	{
 		Name: "transaction-split", Guarantee: "G7",
-		Why:  whyNarrow,
 		What: "what is read and what is written are two transactions",
 		File: "internal/store/store.go", Guard: "Store.inTx",
-		Old:  "first.Queue(\"begin\")",
-		New:  "first.Queue(\"select 1\")",
-		Test: "./internal/store -run TestB20_|TestClaimCommitLost|TestApplyFromManyWorkers",
+		Old:     "first.Queue(\"begin\")",
+		New:     "first.Queue(\"select 1\")",
+		Test:    "./internal/store -run TestB20_|TestClaimCommitLost|TestApplyFromManyWorkers",
+		Torture: "--seed 8 --payments 1500 --faults backends,commit-lost,crash,kill",
+		Shows:   []string{"G10"},
 	},
 	{
 		Name: "messages-after-the-commit", Guarantee: "G7",
