@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,57 +88,63 @@ const noIdentity = "imported"
 // Import stores payments of an older system, and how far their source was taken,
 // in one transaction of its own. No row of others is locked, and nothing is
 // published: what is imported is no news. It returns what became of each row.
+// Outcomes of reviews go through the finalizer first: the position never passes a
+// row whose outcome is not stored yet (G5).
 func (s *Store) Import(ctx context.Context, rows []Imported, progress *Progress) ([]Taken, error) {
-	taken, err := s.importOrBisect(ctx, rows, progress)
+	taken, kept, err := s.importOrBisect(ctx, rows, progress, true)
 	if err != nil {
 		return nil, err
 	}
-	return taken, s.importOutcomes(ctx, rows, taken)
+	if err := s.importOutcomes(ctx, rows, taken); err != nil {
+		return nil, err
+	}
+	if !kept {
+		_, _, err = s.importOrBisect(ctx, nil, progress, true)
+	}
+	return taken, err
 }
 
 // importOrBisect keeps one row that the database refuses from failing the others.
-func (s *Store) importOrBisect(ctx context.Context, rows []Imported, progress *Progress) ([]Taken, error) {
-	var taken []Taken
-	err := retry(ctx, func() error {
+// kept says that the progress was stored too, which only a transaction does that has
+// all rows, and no outcome to be stored after it.
+func (s *Store) importOrBisect(ctx context.Context, rows []Imported, progress *Progress, keep bool) (taken []Taken, kept bool, err error) {
+	err = retry(ctx, func() error {
 		var err error
-		taken, err = s.importBatch(ctx, rows, progress)
+		taken, kept, err = s.importBatch(ctx, rows, progress, keep)
 		return err
 	})
 	switch {
 	case err == nil:
-		return taken, nil
+		return taken, kept, nil
 	case !badData(err) || len(rows) == 0:
-		return nil, fmt.Errorf("import %d payments: %w", len(rows), err)
+		return nil, false, fmt.Errorf("import %d payments: %w", len(rows), err)
 	case len(rows) == 1:
-		_, err := s.importOrBisect(ctx, nil, progress)
-		return []Taken{RefusedUnstorable}, err
+		return []Taken{RefusedUnstorable}, false, nil
 	}
 	half := len(rows) / 2
-	before := *progress
-	before.Position = "" // the position is the last row's: it comes with the second half
-	first, err := s.importOrBisect(ctx, rows[:half], &before)
+	first, _, err := s.importOrBisect(ctx, rows[:half], progress, false)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	second, err := s.importOrBisect(ctx, rows[half:], progress)
-	return append(first, second...), err
+	second, _, err := s.importOrBisect(ctx, rows[half:], progress, false)
+	return append(first, second...), false, err
 }
 
 // importBatch is one transaction.
-func (s *Store) importBatch(ctx context.Context, rows []Imported, progress *Progress) ([]Taken, error) {
+func (s *Store) importBatch(ctx context.Context, rows []Imported, progress *Progress, keep bool) (taken []Taken, kept bool, err error) {
 	run := newImportRun(rows)
 	run.source = progress.Source
-	err := s.inTx(ctx, func(b *pgx.Batch) {
+	err = s.inTx(ctx, func(b *pgx.Batch) {
 		run.queueInsert(b)
 		run.queueKnown(b)
 	}, func(b *pgx.Batch) error {
-		queueProgress(b, progress)
+		taken = run.judge()
+		if kept = keep && !slices.Contains(taken, TakenOutcome); kept {
+			queueProgress(b, progress)
+		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return run.judge(), nil
+	return taken, kept, err
 }
 
 // ImportPreview returns what Import would do, and does nothing.
@@ -246,32 +251,36 @@ func sameKnownContent(a, b *Payment) bool {
 }
 
 // importOutcomes ends the reviews whose source has the outcome now, as any other
-// evidence would: by the finalizer, with its event.
+// evidence would: by the finalizer, with its event. Their names come first: no later
+// run would bring them. A row that cannot be stored does not stop the others.
 func (s *Store) importOutcomes(ctx context.Context, rows []Imported, taken []Taken) error {
 	var steps []Step
+	var of []int
 	var channels, references []string
 	var ids []uuid.UUID
 	for i := range rows {
 		if taken[i] == TakenOutcome {
 			id := rows[i].id()
-			steps, ids = append(steps, Step{Payment: id, Decide: rows[i].end}), append(ids, id)
+			steps, of, ids = append(steps, Step{Payment: id, Decide: rows[i].end}), append(of, i), append(ids, id)
 			channels, references = append(channels, rows[i].Command.Channel), append(references, clean(rows[i].ProviderReference))
 		}
 	}
 	if len(steps) == 0 {
 		return nil
 	}
+	if _, err := s.pool.Exec(ctx, nameOutcomes, channels, references, pgUUIDs(ids)); err != nil {
+		return fmt.Errorf("name what is resolved: %w", err)
+	}
 	applied, err := s.Apply(ctx, steps)
 	if err != nil {
 		return err
 	}
-	for i := range applied {
-		err = errors.Join(err, applied[i].Err)
+	for j := range applied {
+		if applied[j].Err != nil {
+			taken[of[j]] = RefusedUnstorable
+		}
 	}
-	if _, named := s.pool.Exec(ctx, nameOutcomes, channels, references, pgUUIDs(ids)); named != nil {
-		err = errors.Join(err, fmt.Errorf("name what was resolved: %w", named))
-	}
-	return err
+	return nil
 }
 
 func (r *Imported) end(l Locked) *Change {

@@ -152,8 +152,7 @@ func (run *importRun) queueKnown(b *pgx.Batch) {
 	})
 }
 
-// storeProgress keeps the position of a batch that is a part of another one: its
-// position is "".
+// storeProgress keeps the position where none is given.
 const storeProgress = `
 UPDATE settleonce.backfills SET position = CASE WHEN $2 = '' THEN position ELSE $2 END, read_rows = $3, refused_rows = $4,
     updated_at = clock_timestamp(), finished_at = CASE WHEN $5 THEN clock_timestamp() END

@@ -209,6 +209,34 @@ func TestBackfillGoesOn(t *testing.T) {
 	require.Equal(t, 4, w.count(`SELECT count(*) FROM settleonce.audit WHERE action = 'backfill' AND actor = 'ada' AND reason = 'move'`))
 }
 
+// G5: the position never passes a row whose outcome was not stored: whoever goes on there would leave the payment
+// in review for ever. The outcomes are refused for a while here, the batch around them is not.
+func TestG5_PositionWaitsForOutcomes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open := old(t, payment.Review)
+	w.bring(open)
+	ended := open
+	ended.State, ended.ProviderReference = payment.Succeeded, "ch_9"
+	run := func(stored bool) {
+		p, end, err := w.store.BeginBackfill(t.Context(), "legacy", "d", "ada", "test")
+		require.NoError(t, err)
+		defer end()
+		require.Empty(t, p.Position)
+		p.Position, p.Read = "1", 1
+		_, err = w.store.Import(t.Context(), []store.Imported{ended, old(t, payment.Succeeded)}, &p)
+		require.Equal(t, stored, err == nil, "%v", err)
+	}
+	w.exec(`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'broken' USING ERRCODE = '55000'; END$$;
+		CREATE TRIGGER broken BEFORE UPDATE ON settleonce.review_items FOR EACH ROW EXECUTE FUNCTION broken()`)
+	run(false)
+	w.exec(`DROP FUNCTION broken() CASCADE`)
+	run(true)
+	require.Equal(t, payment.Succeeded, w.status(idOf(ended.Command)).Payment.State)
+	require.Equal(t, 1, w.count(`SELECT count(*) FROM settleonce.provider_references WHERE reference = 'ch_9'`))
+	require.Equal(t, 1, w.count(`SELECT count(*) FROM settleonce.backfills WHERE position = '1'`))
+}
+
 // G1: an import and a claim of the same key at once: one of them is first, and the other one sees it.
 func TestG1_ImportBesideClaims(t *testing.T) {
 	t.Parallel()
