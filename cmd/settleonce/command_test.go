@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/internal/config"
@@ -35,6 +40,44 @@ func TestEveryHelpBeginsWithExamples(t *testing.T) {
 			require.Empty(t, r.stderr)
 		})
 	})
+}
+
+// Whoever copies a line of an example or of a page gets no "flag is not known".
+func TestLinesToCopyAreUnderstood(t *testing.T) {
+	t.Parallel()
+	examples := map[string]string{}
+	walk(newRoot(process{}), func(cmd *cobra.Command) { examples[cmd.CommandPath()] = cmd.Example })
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		examples[page] = string(text)
+	}
+	understood := 0
+	for where, text := range examples {
+		for _, match := range lineToCopy.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", ""), -1) {
+			cmd, rest, err := newRoot(process{}).Find(words(match[1]))
+			require.NoError(t, err, "%s: %s", where, match[0])
+			if err := cmd.ParseFlags(rest); !errors.Is(err, pflag.ErrHelp) {
+				require.NoError(t, err, "%s: %s", where, match[0])
+			}
+			understood++
+		}
+	}
+	require.Greater(t, understood, 100)
+}
+
+// A line is a command up to where it is piped, redirected or explained.
+var lineToCopy = regexp.MustCompile(`(?m)^ *settleonce ((?:'[^']*'|"[^"]*"|[^'"\n|><;#])+?)(?: {3,}.*)?(?:$|[|><;#])`)
+
+// words splits a line as a shell does, as far as our lines need it.
+func words(line string) []string {
+	var out []string
+	for _, match := range regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(line, -1) {
+		out = append(out, strings.NewReplacer("'", "", `"`, "").Replace(match))
+	}
+	return out
 }
 
 func TestFaultsOfUsage(t *testing.T) {

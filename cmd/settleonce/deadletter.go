@@ -23,7 +23,7 @@ import (
 func newDeadLetter(p process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deadletter", Short: "List, show, send again or discard dead letters", GroupID: sectionOperators, Args: cobra.NoArgs,
-		Example: "  settleonce deadletter list --reason stale --since 24h\n" +
+		Example: "  settleonce deadletter list --dl-reason stale --since 24h\n" +
 			"  settleonce deadletter show 3-1042\n" +
 			"  settleonce deadletter redrive 3-1042 --execute --actor ada --reason INC-42\n" +
 			"  settleonce deadletter discard 3-1042 --execute --actor ada --reason 'test traffic'",
