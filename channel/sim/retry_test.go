@@ -16,7 +16,11 @@ func TestRetryAfter(t *testing.T) {
 		date, after string
 		want        time.Duration
 	}{
-		{"", "7", 7 * time.Second}, {"", "0.5", 500 * time.Millisecond}, {"", "-3", 0}, {"", "soon", 0}, {"", "", 0},
+		{"", "7", 7 * time.Second},
+		{"", "0.5", 500 * time.Millisecond},
+		{"", "-3", 0},
+		{"", "soon", 0},
+		{"", "", 0},
 		{"Mon, 30 Nov 2026 10:00:00 GMT", "Mon, 30 Nov 2026 10:00:09 GMT", 9 * time.Second},
 		{"Mon, 30 Nov 2037 10:00:00 GMT", "Mon, 30 Nov 2037 10:00:09 GMT", 9 * time.Second},
 		{"Mon, 30 Nov 2026 10:00:00 GMT", "Mon, 30 Nov 2026 09:00:00 GMT", 0},

@@ -172,7 +172,11 @@ type warningWriter struct{ d *doctor }
 
 // Write reads one line of the log.
 func (w warningWriter) Write(line []byte) (int, error) {
-	var entry struct{ Level, Message, Reason string }
+	var entry struct {
+		Level   string `json:"level"`
+		Message string `json:"message"`
+		Reason  string `json:"reason"`
+	}
 	if err := json.Unmarshal(line, &entry); err != nil {
 		return 0, fmt.Errorf("read what a check said: %w", err)
 	}

@@ -101,9 +101,9 @@ func (s *stack) lag() (lag int64) {
 	return lag
 }
 
-func (s *stack) count(sql string, args ...any) (n int) {
+func (s *stack) count(sql string) (n int) {
 	s.t.Helper()
-	require.NoError(s.t, s.db.QueryRow(s.ctx, sql, args...).Scan(&n))
+	require.NoError(s.t, s.db.QueryRow(s.ctx, sql).Scan(&n))
 	return n
 }
 

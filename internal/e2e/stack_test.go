@@ -170,7 +170,10 @@ func plan(own map[string]string) []kafka.TopicSpec {
 
 func (s *stack) startDatabase() {
 	if s.set.database == nil {
-		s.set.database = func(t testing.TB) string { return pgtest.DSN(t, pgtest.Schema) }
+		s.set.database = func(t testing.TB) string {
+			t.Helper()
+			return pgtest.DSN(t, pgtest.Schema)
+		}
 	}
 	s.dsn = s.set.database(s.t)
 	s.db = s.openPool(s.dsn, 3)

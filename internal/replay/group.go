@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,9 +33,9 @@ func (p *Player) LookGroup(ctx context.Context, s *Selection, group string) (Res
 	r := Reset{Group: group, Topic: s.Topic, From: map[int]int64{}, To: map[int]int64{}}
 	switch {
 	case s.filtered():
-		return r, fmt.Errorf("a group reads whole partitions: leave out --key, --caller and --order, or publish into the topic without --group")
+		return r, errors.New("a group reads whole partitions: leave out --key, --caller and --order, or publish into the topic without --group")
 	case !s.Until.IsZero():
-		return r, fmt.Errorf("a group that is set back reads on to the end: leave out --until, or publish into the topic without --group")
+		return r, errors.New("a group that is set back reads on to the end: leave out --until, or publish into the topic without --group")
 	}
 	spans, err := p.Spans(ctx, s)
 	if err != nil {

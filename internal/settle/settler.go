@@ -82,7 +82,7 @@ func New(cfg Config) (*Settler, error) {
 	}
 	s := &Settler{cfg: cfg, gates: map[string]*Gate{}, work: make(chan item, 4*cfg.Batch)}
 	s.storing, s.giveUp = context.WithCancel(context.Background())
-	s.alive, s.cut = context.WithCancel(s.storing) //nolint:gosec // Run calls it
+	s.alive, s.cut = context.WithCancel(s.storing)
 	for _, name := range cfg.Rules.Channels.Names() {
 		entry, _ := cfg.Rules.Channels.Get(name)
 		s.gates[name] = newGate(name, entry.Capabilities)

@@ -79,6 +79,8 @@ type Mark struct {
 
 // orderSQL finds payments whose obligation is the order by the index over
 // obligations, and the others by one that has only them.
+//
+//nolint:unqueryvet // what is shown is chosen outside of the union
 const orderSQL = `SELECT ` + shownColumns + ` FROM (
     SELECT * FROM settleonce.payments
     WHERE obligation_hash = ANY ($1::bigint[]) AND obligation = order_id AND caller = $2 AND order_id = $3

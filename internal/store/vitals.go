@@ -48,7 +48,9 @@ func (s *Store) Vitals(ctx context.Context) (Vitals, error) {
 	var v Vitals
 	var late float64
 	b := &pgx.Batch{}
-	b.Queue(askServer).QueryRow(func(row pgx.Row) error { return row.Scan(&v.ServerVersion, &v.Clock, &v.Connections, &v.MaxConnections) })
+	b.Queue(askServer).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&v.ServerVersion, &v.Clock, &v.Connections, &v.MaxConnections)
+	})
 	b.Queue(askOverdue, overdueAfter).QueryRow(func(row pgx.Row) error { return row.Scan(&v.Overdue, &late) })
 	b.Queue(askRelays).QueryRow(func(row pgx.Row) error { return row.Scan(&v.Relays, &v.Unowned) })
 	b.Queue(askInterrupted).QueryRow(func(row pgx.Row) error { return row.Scan(&v.Replays, &v.Letters) })
