@@ -4,6 +4,7 @@
    no outcome, or, having been told of a success, for a second payment that names it (follows).
 
    The world:  KEYS  2 or 3     HEARD  the client hears of a success at once     RETAIN  old rows are removed, and the command is delivered once more
+              PARK  a claimed one may wait for its channel: with RETAIN, until it is too old
    The rules:  see the switches; each one left out breaks G2 or G15 (model/checks.txt). */
 #ifndef KEYS
 #define KEYS 2
@@ -13,6 +14,9 @@
 #endif
 #ifndef RETAIN
 #define RETAIN 0
+#endif
+#ifndef PARK
+#define PARK 0
 #endif
 #ifndef STICKY      /* a rejection is stored under its key and answered again (G2): internal/store/judge.go rejectClaimed */
 #define STICKY 1
@@ -44,12 +48,16 @@
 #ifndef STALE       /* a key that is not known is judged by its age (G14): payment/obligation.go Judge */
 #define STALE 1
 #endif
+#ifndef AGED        /* and judged again when it may be sent at last (G14): internal/settle/checks.go forbidden */
+#define AGED 1
+#endif
 
 #define NOBODY KEYS
 hidden byte G2_first_answer = 1;
 hidden byte G15_prior_attempt_first = 1;
 hidden byte G15_no_charge_in_ignorance = 1;
 hidden byte G1_one_charge = 1;
+hidden byte G14_stale_is_not_charged = 1;
 
 byte hold = NOBODY;           /* settleonce.obligation_holds */
 byte holdOf = NOBODY;         /* whose claim, not committed yet, has inserted it: others wait for it */
@@ -120,6 +128,17 @@ begin:
           :: else
           fi;
           if :: holdOf == k -> holdOf = NOBODY :: else fi };
+#if PARK
+        if
+        :: mine ->
+           atomic {                                                     /* at the permit: internal/settle/checks.go Permitted */
+             if
+             :: old[k] && AGED -> rejected[k] = true; answered[k] = true; mine = false; open--; if :: hold == k -> hold = NOBODY :: else fi
+             :: else -> assert(G14_stale_is_not_charged == 0 || !old[k])
+             fi }
+        :: else
+        fi;
+#endif
         if
         :: mine ->
            atomic {                                                     /* it is sent: internal/settle/settler.go Submit */

@@ -91,12 +91,12 @@ var obligations = []Bug{
 	},
 	{
 		Name: "stale-at-the-permit", Guarantee: "G14",
-		Why:  whyDays,
 		What: "a parked payment's age is not judged again",
 		File: "internal/settle/checks.go", Guard: "Rules.forbidden",
-		Old:  "case r.Freshness.Judge(l.Payment.IssuedAt, l.Now) == payment.CodeStaleCommand:",
-		New:  "case r.Freshness.Judge(l.Payment.IssuedAt, l.Payment.IssuedAt) == payment.CodeStaleCommand:",
-		Test: "./internal/settle -run TestG14_",
+		Old:   "case r.Freshness.Judge(l.Payment.IssuedAt, l.Now) == payment.CodeStaleCommand:",
+		New:   "case r.Freshness.Judge(l.Payment.IssuedAt, l.Payment.IssuedAt) == payment.CodeStaleCommand:",
+		Test:  "./internal/settle -run TestG14_",
+		Model: "obligation -DRETAIN -DPARK -DAGED=0",
 	},
 	{
 		Name: "retention-not-checked", Guarantee: "G14",

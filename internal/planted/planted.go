@@ -57,7 +57,6 @@ const (
 	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"
 	whyProducer = "Producers of the torture run end with the transaction that they abort"
 	whyPatient  = "A person has more to do, or less to read; no promise to a caller is broken"
-	whyDays     = "It takes a command that waits for days"
 	whyStart    = "It is refused when a role starts, before anything can break"
 )
 
