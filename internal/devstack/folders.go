@@ -141,22 +141,6 @@ func cacheFolder() (string, error) {
 	return dir, nil
 }
 
-// DefaultDataDir is where the development stack keeps its data unless told otherwise: below the user's
-// own data folder, for root below /var/lib, where the server's unprivileged user can reach it.
-func DefaultDataDir() (string, error) {
-	if os.Geteuid() == 0 {
-		return "/var/lib/settleonce-dev", nil
-	}
-	if base := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(base) {
-		return filepath.Join(base, "settleonce"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("find home folder: %w", err)
-	}
-	return filepath.Join(home, ".local", "share", "settleonce"), nil
-}
-
 // TempDir makes a temporary folder whose children a server's unprivileged user can reach, which one of
 // os.MkdirTemp is not. The caller removes it.
 func TempDir(pattern string) (string, error) {
