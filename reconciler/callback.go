@@ -2,7 +2,6 @@ package reconciler
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -112,7 +111,7 @@ func (r *Reconciler) verdict(lease int64, c store.Callback, l *store.Locked) sto
 	case settle.HearTooLittle:
 		return done(store.CallbackNoEvidence)
 	case settle.HearWait:
-		v.Result, v.Again = store.CallbackWaits, growing(c.Tries, leasedPause, 8*leasedPause)
+		v.Result, v.Again = store.CallbackWaits, settle.Backoff(c.Tries-1, leasedPause, 8*leasedPause)
 	case settle.HearAsk, settle.HearCheck:
 		v.Result, v.Change = store.CallbackAsked, rules.Asked(*l, lease, c.Said, actor)
 	case settle.HearEvidence:
@@ -127,7 +126,7 @@ func (r *Reconciler) verdict(lease int64, c store.Callback, l *store.Locked) sto
 // (P9). After hours a person is told, and it is looked at all the same, seldom.
 // What speaks of no outcome is recorded and missed by nobody.
 func (r *Reconciler) unmatched(c store.Callback) store.CallbackVerdict {
-	v := store.CallbackVerdict{Result: store.CallbackUnmatched, Again: growing(c.Tries, parkFirst, parkLongest)}
+	v := store.CallbackVerdict{Result: store.CallbackUnmatched, Again: settle.Backoff(c.Tries-1, parkFirst, parkLongest)}
 	switch {
 	case !c.Said.Kind.Outcome():
 		return store.CallbackVerdict{Result: store.CallbackRecorded}
@@ -181,17 +180,4 @@ func (r *Reconciler) count(channel string, a *store.CallbackApplied) {
 	if change := a.Applied.Change; change != nil && a.Applied.After.State != a.Applied.Before.Payment.State {
 		r.cfg.Metrics.Transitions(a.Applied.After.State, 1)
 	}
-}
-
-// growing doubles from first to longest with the tries, and adds a fifth of
-// jitter, forward only.
-func growing(tries int, first, longest time.Duration) time.Duration {
-	pause := first
-	for range min(max(tries, 1), 30) - 1 {
-		if pause *= 2; pause >= longest {
-			pause = longest
-			break
-		}
-	}
-	return pause + rand.N(pause/5+1)
 }

@@ -79,7 +79,7 @@ func (r *Reconciler) settleDispute(ctx context.Context, d dispute, answer *payme
 		case c.Age > r.cfg.UnmatchedAfter:
 			v.Change = rules.Evident(*l, c.Said, actor)
 		default:
-			v.Again = growing(c.Tries, disputeFirst, parkLongest)
+			v.Again = settle.Backoff(c.Tries-1, disputeFirst, parkLongest)
 			return v
 		}
 		switch {

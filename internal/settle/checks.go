@@ -117,7 +117,7 @@ func (r *Rules) PutOff(lease int64) func(store.Locked) *store.Change {
 
 // waited is one more round of waiting, with a pause that grows.
 func waited(l store.Locked, first, longest time.Duration) *store.Change {
-	c := delayed(l, backoff(l.Open.Watches, first, longest))
+	c := delayed(l, Backoff(l.Open.Watches, first, longest))
 	c.Open.Watches++
 	return c
 }

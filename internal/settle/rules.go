@@ -268,7 +268,7 @@ func (r *Rules) mismatched(l store.Locked, a payment.Answer) *store.Change {
 func (r *Rules) notSent(l store.Locked, p Permit, a payment.Answer) *store.Change {
 	open := *l.Open
 	open.Sends = withoutPermit(l.Open, p)
-	pause := max(a.RetryAfter, backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
+	pause := max(a.RetryAfter, Backoff(open.Watches, 200*time.Millisecond, 30*time.Second))
 	open.Watches++
 	c := &store.Change{Open: released(open, l.Now), Cause: a.Class.String() + ": " + a.Cause}
 	c.Open.NextCheckAt = l.Now.Add(pause)
@@ -340,7 +340,7 @@ func (r *Rules) review(l store.Locked, open store.Open, reason, answer string) *
 // watch plans the next look at a payment in review. It leaves no history row:
 // the watch goes on for as long as there is no evidence.
 func (r *Rules) watch(l store.Locked, open store.Open) *store.Change {
-	pause := backoff(open.Watches, r.WatchEvery, r.WatchAtMost)
+	pause := Backoff(open.Watches, r.WatchEvery, r.WatchAtMost)
 	open.Watches++
 	c := &store.Change{Open: released(open, l.Now), Quiet: true}
 	c.Open.NextCheckAt = l.Now.Add(pause)
@@ -367,8 +367,9 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// backoff doubles from first to longest, with a fifth of jitter, forward only.
-func backoff(round int, first, longest time.Duration) time.Duration {
+// Backoff is first, doubled with each round after round 0 up to longest, with a fifth
+// of jitter, forward only.
+func Backoff(round int, first, longest time.Duration) time.Duration {
 	pause, longest := first, max(first, longest)
 	for range min(round, 20) {
 		if pause *= 2; pause >= longest {

@@ -174,14 +174,14 @@ func (s *Settler) send(gate *Gate, p Permit) payment.Answer {
 	}
 	ctx, cancel := context.WithDeadline(s.alive, deadline)
 	defer cancel()
-	s.cfg.Metrics.ChannelCallStarted(p.Payment.Channel, submitting)
+	s.cfg.Metrics.ChannelCallStarted(p.Payment.Channel, telemetry.CallSubmit)
 	crashpoint.Here(crashpoint.SendStart)
-	call := s.cfg.Tracer.Call(p.Trace.Context(), submitting, p.Payment.Channel)
+	call := s.cfg.Tracer.Call(p.Trace.Context(), telemetry.CallSubmit, p.Payment.Channel)
 	started := time.Now()
 	answer := entry.Adapter.Submit(ctx, request(p.Payment, call.Context()))
 	crashpoint.Here(crashpoint.SendDone)
 	answered(call, answer)
-	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, submitting, answer.Class, time.Since(started))
+	s.cfg.Metrics.ChannelCallDone(p.Payment.Channel, telemetry.CallSubmit, answer.Class, time.Since(started))
 	gate.Observe(answer)
 	return answer
 }
@@ -203,14 +203,14 @@ func (s *Settler) Query(p store.Payment, traceparent string) payment.Answer {
 	}
 	ctx, cancel := context.WithTimeout(s.alive, entry.Capabilities.QueryTimeout)
 	defer cancel()
-	s.cfg.Metrics.ChannelCallStarted(p.Channel, querying)
-	call := s.cfg.Tracer.Call(traceparent, querying, p.Channel)
+	s.cfg.Metrics.ChannelCallStarted(p.Channel, telemetry.CallQuery)
+	call := s.cfg.Tracer.Call(traceparent, telemetry.CallQuery, p.Channel)
 	started := time.Now()
 	answer := entry.Adapter.Query(ctx, channel.Lookup{
 		ProviderKey: p.ProviderKey, Amount: p.Amount, Currency: p.Currency, Traceparent: call.Context(),
 	})
 	answered(call, answer)
-	s.cfg.Metrics.ChannelCallDone(p.Channel, querying, answer.Class, time.Since(started))
+	s.cfg.Metrics.ChannelCallDone(p.Channel, telemetry.CallQuery, answer.Class, time.Since(started))
 	s.gates[p.Channel].Observe(answer)
 	return answer
 }

@@ -23,7 +23,7 @@ const (
 	ResultDeadLettered CommandResult = "dead_lettered"
 )
 
-// The kinds of channel calls.
+// The kinds of channel calls, in metrics and traces.
 const (
 	CallSubmit = "submit"
 	CallQuery  = "query"
