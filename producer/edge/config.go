@@ -61,8 +61,9 @@ type Config struct {
 	MaxWait time.Duration
 	// PublishTimeout bounds how long Kafka may take to acknowledge. Defaults to 5 s.
 	PublishTimeout time.Duration
-	// MaxInFlight bounds the requests under way, waiting ones included. Defaults to
-	// 4096.
+	// MaxInFlight bounds the requests under way, waiting ones included. Callbacks
+	// have a quarter of it beside it, and no part in it: a stranger may send a body as
+	// slowly as it likes. Defaults to 4096.
 	MaxInFlight int
 	// DrainDelay is how long requests are still taken after the context of Run has
 	// ended, so that load balancers notice. Defaults to none.

@@ -214,6 +214,32 @@ func TestBrokenHandlersAnswer(t *testing.T) {
 	require.Contains(t, serve(s, http.MethodGet, "/openapi.json").Body.String(), string(CodeOverloaded))
 }
 
+// Whoever sends callbacks that never end takes the places of callbacks, and of nobody's payments.
+func TestStrangersStopNoPayments(t *testing.T) {
+	t.Parallel()
+	inside, release := make(chan struct{}), make(chan struct{})
+	s := newNobody(t, func(c *Config) {
+		c.MaxInFlight = 4
+		c.Callbacks = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			inside <- struct{}{}
+			<-release
+		})
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		serve(s, http.MethodPost, "/v1/callbacks/sim")
+	}()
+	<-inside
+	require.Contains(t, serve(s, http.MethodPost, "/v1/callbacks/sim").Body.String(), string(CodeOverloaded))
+	for range 3 { // others' payments, under way
+		s.free <- struct{}{}
+	}
+	require.Equal(t, http.StatusOK, serve(s, http.MethodGet, "/v1/payments?order=a").Code)
+	close(release)
+	<-ended
+}
+
 func TestConfigSaysWhatToChange(t *testing.T) {
 	t.Parallel()
 	for sentence, change := range map[string]func(*Config){

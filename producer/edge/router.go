@@ -19,6 +19,8 @@ type route struct {
 	name string
 	// handlers by method; HEAD goes with GET.
 	handlers map[string]http.HandlerFunc
+	// strangers may call it: nobody knows whose request it is before its body was read.
+	strangers bool
 }
 
 // The names of the routes.
@@ -35,17 +37,19 @@ const (
 // unclean ones with a redirect, which would make a client send a POST again.
 func (s *Server) handler() http.Handler {
 	routes := map[string]route{
-		routePayments: {routePayments, map[string]http.HandlerFunc{
+		routePayments: {name: routePayments, handlers: map[string]http.HandlerFunc{
 			http.MethodPost: s.authorized(s.post), http.MethodGet: s.authorized(s.list),
 		}},
-		routePayment: {routePayment, map[string]http.HandlerFunc{http.MethodGet: s.authorized(s.get)}},
-		routeHistory: {routeHistory, map[string]http.HandlerFunc{http.MethodGet: s.authorized(s.history)}},
+		routePayment: {name: routePayment, handlers: map[string]http.HandlerFunc{http.MethodGet: s.authorized(s.get)}},
+		routeHistory: {name: routeHistory, handlers: map[string]http.HandlerFunc{http.MethodGet: s.authorized(s.history)}},
 	}
 	if s.cfg.Callbacks != nil {
-		routes[routeCallbacks] = route{routeCallbacks, map[string]http.HandlerFunc{http.MethodPost: s.cfg.Callbacks.ServeHTTP}}
+		routes[routeCallbacks] = route{
+			name: routeCallbacks, handlers: map[string]http.HandlerFunc{http.MethodPost: s.cfg.Callbacks.ServeHTTP}, strangers: true,
+		}
 	}
 	if s.cfg.OpenAPI != nil {
-		routes[routeOpenAPI] = route{routeOpenAPI, map[string]http.HandlerFunc{http.MethodGet: s.openAPI}}
+		routes[routeOpenAPI] = route{name: routeOpenAPI, handlers: map[string]http.HandlerFunc{http.MethodGet: s.openAPI}}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := match(r)
@@ -108,9 +112,13 @@ func (s *Server) observed(rt route, name string, w http.ResponseWriter, r *http.
 		c.trace.Answered(rec.status)
 		s.log(name, c, rec.status, r.Method, time.Since(started))
 	}()
+	free := s.free
+	if rt.strangers {
+		free = s.door
+	}
 	select {
-	case s.free <- struct{}{}:
-		defer func() { <-s.free }()
+	case free <- struct{}{}:
+		defer func() { <-free }()
 		s.dispatch(rt, rec, r)
 	default:
 		writeProblem(rec, r, problemOf(CodeOverloaded, "send the same request again, with the same key").after(time.Second))

@@ -21,6 +21,8 @@ const (
 	idleTimeout   = time.Minute
 	// closeTimeout bounds the answers under way at the end: waiting ones are ended.
 	closeTimeout = 10 * time.Second
+	// strangersShare is the part of MaxInFlight that callbacks have beside it.
+	strangersShare = 4
 	// maxHeaderBytes bounds the header of a request.
 	maxHeaderBytes = 16 << 10
 )
@@ -30,6 +32,7 @@ type Server struct {
 	cfg      Config
 	watch    *watcher
 	free     chan struct{} // one token per request under way
+	door     chan struct{} // the same for strangers' requests, apart: slow ones must not stop payments
 	stories  chan struct{} // one per history that is read
 	server   *http.Server
 	listener net.Listener
@@ -45,6 +48,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, watch: newWatcher(cfg.Reader.Look, cfg.Logger), free: make(chan struct{}, cfg.MaxInFlight),
+		door:    make(chan struct{}, max(cfg.MaxInFlight/strangersShare, 1)),
 		stories: make(chan struct{}, storiesAtOnce), draining: make(chan struct{}),
 	}
 	s.server = &http.Server{
