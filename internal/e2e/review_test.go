@@ -127,6 +127,48 @@ func TestReview_ResolvedThenContradicted(t *testing.T) {
 	s.once(third)
 }
 
+// G3, G15: a payment that was brought in without an outcome, and that nobody can be asked
+// about, is closed on the provider's written statement, by two persons; until then it
+// blocks its order.
+func TestReview_ImportedByStatement(t *testing.T) {
+	t.Parallel()
+	s := start(t, sentOnce(2*time.Second), ruled(unwatched))
+	declined, executed := command(), command()
+	s.imported(store.Imported{Command: declined, State: payment.Review}, store.Imported{Command: executed, State: payment.Review})
+	require.Equal(t, store.ReviewImported, s.item(declined).Kind)
+	blocked := command(orderOf(declined))
+	s.send(blocked)
+	require.Equal(t, payment.CodePriorAttemptUnresolved, s.waitReply(blocked.IdempotencyKey, payment.ReplyRejected).Code)
+
+	desk, id := s.operators(), declined.Identity().PaymentID()
+	_, err := desk.Resolve(s.ctx, id, orderedByAda)
+	require.ErrorContains(t, err, "statement")
+	_, err = desk.Requery(s.ctx, id, orderedByAda)
+	require.ErrorContains(t, err, "another account")
+	letter := orderedByAda
+	letter.Statement = "letter of 30 November"
+	_, err = desk.Attest(s.ctx, id, letter)
+	require.ErrorContains(t, err, "--second-actor")
+	letter.Second = "bob"
+	require.Eventually(t, func() bool {
+		_, err = desk.Attest(s.ctx, id, letter)
+		var refused *settle.RefusalError
+		return !errors.As(err, &refused)
+	}, waitFor, 250*time.Millisecond)
+	require.NoError(t, err)
+	require.Equal(t, payment.Declined, s.state(declined))
+	require.Equal(t, []payment.State{payment.Declined}, s.waitEvents(declined, 1))
+	again := command(orderOf(declined))
+	s.send(again)
+	s.waitState(again, payment.Succeeded)
+
+	_, err = desk.Confirm(s.ctx, executed.Identity().PaymentID(), letter, settle.Success{Reference: "ch_old"})
+	require.NoError(t, err)
+	st := s.waitState(executed, payment.Succeeded)
+	require.Equal(t, "ch_old", st.Payment.ProviderReference)
+	require.Zero(t, s.waiting())
+}
+
 // A second attempt has a provider key of its own, is sent by the roles, and takes the
 // money once; nobody opens two.
 func TestReview_AttemptChargesOnce(t *testing.T) {

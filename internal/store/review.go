@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (s *Store) SettleItem(ctx context.Context, id int64, by Settlement) error {
 			return fmt.Errorf("write the history: %w", err)
 		}
 		return audit(ctx, tx, by.Actor, "settle", by.Reason, map[string]string{
-			"payment": item.Payment.String(), "item": fmt.Sprint(id), "kind": string(item.Kind), "evidence": clean(by.Evidence), "second": clean(by.Second),
+			"payment": item.Payment.String(), "item": strconv.FormatInt(id, 10), "kind": string(item.Kind), "evidence": clean(by.Evidence), "second": clean(by.Second),
 		})
 	})
 	if err != nil {
