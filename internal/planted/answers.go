@@ -48,12 +48,12 @@ var answers = []Bug{
 	},
 	{
 		Name: "edge-takes-a-conflict", Guarantee: "G8",
-		Why:  whyEdge,
 		What: "the HTTP edge shows another request's payment as this one's",
 		File: "producer/edge/post.go", Guard: "answer",
-		Old:  "if !ours.of(p) {",
-		New:  "if !ours.of(p) && p.Version < 0 {",
-		Test: "./internal/e2e -run TestEdgeFirstOutcome$",
+		Old:     "if !ours.of(p) {",
+		New:     "if !ours.of(p) && p.Version < 0 {",
+		Test:    "./internal/e2e -run TestEdgeFirstOutcome$",
+		Torture: "--seed 8 --payments 800 --faults replay",
 	},
 	{
 		Name: "refund-is-an-outcome", Guarantee: "G9",

@@ -52,7 +52,6 @@ const (
 	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
 	whyNarrow   = "Two transactions must meet between two statements, which a random run seldom sees"
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
-	whyEdge     = "It is in the answers of the edge"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
 	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"
 	whyProducer = "Producers of the torture run end with the transaction that they abort"
