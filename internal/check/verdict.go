@@ -118,7 +118,7 @@ type Rules struct {
 	Expected []Expectation
 	// Told are answers of the HTTP edge, as its clients got them; nil for none.
 	Told []Told
-	// Lookups are the channels that can be asked: there a callback is never the
+	// Lookups are the channels that can always be asked: there a callback is never the
 	// evidence of an outcome.
 	Lookups []string
 	// Share and Floor are the retry budget of every channel: a share of the submits,

@@ -188,7 +188,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	begun := time.Now()
 	for _, c := range cfg.Channels {
-		if c.CallsBack {
+		if c.CallsBack && c.Promises["callback-secret"] == "" {
 			c.Promises = maps.Clone(c.Promises)
 			c.Promises["callback-secret"] = callbackSecret(c.Name)
 		}

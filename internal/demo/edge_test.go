@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,4 +25,18 @@ func TestEdge_EndsInTheSameVerdict(t *testing.T) {
 	require.NotZero(t, report.Counts.Callbacks)
 	require.NotZero(t, report.Counts.CallbacksRefused)
 	require.Greater(t, report.Counts.Told, 100)
+}
+
+// Gateways that know the forger's secret too: the verdict of a real run must say so.
+func TestVerdict_SeesARealForgeryTaken(t *testing.T) {
+	t.Parallel()
+	both := callbackSecret("sim") + "," + callbackSecret("sim") + "-of-somebody-else"
+	report := runDemo(t, Config{Commands: 100, Seed: 14, Kills: -1, EdgeShare: 30, Channels: []Channel{{
+		Channel:   fleet.Channel{Name: "sim", Behaviour: Behaviour(`"rates":{"callback_forged":0.5}`), Promises: Promises(map[string]string{"callback-secret": both})},
+		CallsBack: true,
+	}}})
+	require.Len(t, report.Violations, 1, "it is asked, so nothing else is broken")
+	require.Equal(t, "G3", report.Violations[0].Guarantee)
+	require.Contains(t, report.Violations[0].Text, "forged")
+	require.NoError(t, os.RemoveAll(report.Kept))
 }
