@@ -38,7 +38,14 @@ func (j *judge) arrival(v *arrival) {
 			j.brokenf("G5", key, "the dead letter of %s names no reason", v.place)
 		}
 	}
+	if slices.ContainsFunc(v.replies, tooOld) && len(v.dead) == 0 && len(v.dossier.events) == 0 && !j.running(v.dossier) {
+		j.brokenf("G14", key, "rejected as too old, and the record at %s is not in the dead-letter topic", v.place)
+	}
 }
+
+// tooOld reports whether the reply rejects its own delivery for its age. What was
+// parked and is too old by its permit has an event instead of a dead letter.
+func tooOld(r *reply) bool { return r.code == payment.CodeStaleCommand && !r.replayed }
 
 // buried: what cannot be read is in the dead-letter topic.
 func (j *judge) buried(v *arrival, key string) {

@@ -110,6 +110,11 @@ var channelPlants = map[string]func(w *world) uuid.UUID{
 		w.expect(c, Ends{Guarantee: "G16", Never: true})
 		return c.IdempotencyKey
 	},
+	"G14 too old, and not in the dead-letter topic": func(w *world) uuid.UUID {
+		c := w.command(func(c *payment.Command) { c.IssuedAt = c.IssuedAt.Add(-15 * 24 * time.Hour) })
+		w.answer(w.deliver(c), c, payment.ReplyRejected, withCode(payment.CodeStaleCommand, nil, false))
+		return c.IdempotencyKey
+	},
 	"G14 charged, and too old": func(w *world) uuid.UUID {
 		c := w.command(func(c *payment.Command) { c.IssuedAt = c.IssuedAt.Add(-15 * 24 * time.Hour) })
 		w.charged(c)
