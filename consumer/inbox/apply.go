@@ -34,6 +34,8 @@ ON CONFLICT (consumer, payment) DO UPDATE SET version = EXCLUDED.version, at = E
 const (
 	// notOurs says that no message is to blame.
 	notOurs = -1
+	// lockNotAvailable is what lock_timeout and NOWAIT end with.
+	lockNotAvailable = "55P03"
 	// inTransaction is a session's state while none of its statements has failed.
 	inTransaction = 'T'
 )
@@ -221,9 +223,10 @@ func blame(ctx context.Context, index int, tx pgx.Tx, err error) int {
 }
 
 // passing are the classes of errors that say nothing about the message:
-// connections, transactions that have to be run again, resources, operators, the system.
+// connections, transactions that have to be run again, resources, operators, the system;
+// and a lock that was not free in time.
 func passing(code string) bool {
-	return len(code) == 5 && slices.Contains([]string{"08", "40", "53", "57", "58"}, code[:2])
+	return code == lockNotAvailable || len(code) == 5 && slices.Contains([]string{"08", "40", "53", "57", "58"}, code[:2])
 }
 
 // handlerTx is the transaction as a handler sees it: it may not end it, and

@@ -219,6 +219,24 @@ func TestGapsAreNoticed(t *testing.T) {
 	require.EqualValues(t, 4, in.Stats().Missing)
 }
 
+// A lock that was not free in time says nothing about the message, however often.
+func TestLockTimeoutsAreWaitedOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var tries atomic.Int32
+	in, _ := w.run(func(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
+		if tries.Add(1) <= 4 { // twice as often as a message is tried that is to blame
+			_, err := tx.Exec(ctx, "DO $$BEGIN RAISE EXCEPTION 'canceling statement due to lock timeout' USING ERRCODE = '55P03'; END$$")
+			return err
+		}
+		return work(ctx, tx, m)
+	}, nil)
+	w.events("order-1", 1)
+	w.handled(in, 1)
+	require.Equal(t, map[string][]int{"order-1": {1}}, w.tasks())
+	require.Empty(t, w.deadLetters())
+}
+
 // What no settleonce wrote may stand in a topic too: a version or a time that no database takes is a dead letter,
 // and never holds up the partition.
 func TestHostileNumbersHoldNobodyUp(t *testing.T) {
