@@ -13,6 +13,7 @@ import (
 	"github.com/settleonce/settleonce/internal/review"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
 )
 
 func newReviewResolve(p process) *cobra.Command {
@@ -126,7 +127,11 @@ func (f *resolveFlags) resolve(cmd *cobra.Command, r *reviewer, s subject) error
 		return r.preview(cmd, s.payment, name, would)
 	}
 	stored, err := carryOut()
-	return finish(cmd, ordered{Action: name}, stored, err)
+	o := ordered{Action: name}
+	if err == nil && f.as == asSucceeded && stored.State != payment.Succeeded {
+		o.next = "its state stays until the contradiction is settled; see: settleonce review show " + id.String()
+	}
+	return finish(cmd, o, stored, err)
 }
 
 // settle closes a conflict item, or one of a callback.

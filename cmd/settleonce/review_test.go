@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -123,6 +124,32 @@ func TestReview(t *testing.T) {
 	refused := runCommand(t, env, append(append(closing, "--execute", "-o", "json"), by...)...)
 	require.Equal(t, 1, refused.code)
 	require.Contains(t, refused.stdout, `"refused": "the payment ended declined`)
+
+	// The provider was wrong, as it says in writing: a conflict, which holds the order until it is settled.
+	wrong := runCommand(t, env, append([]string{
+		"review", "resolve", absent.Key.String(), "--as", "succeeded", "--evidence", "ch_9", "--statement", "ticket 5501", "--second-actor", "bob", "--execute",
+	}, by...)...)
+	requireOK(t, wrong)
+	require.Contains(t, wrong.stdout, "settleonce review show")
+	list = runCommand(t, env, "review", "list", "--kind", "conflict", "-o", "json")
+	requireOK(t, list)
+	require.NoError(t, json.Unmarshal([]byte(list.stdout), &entries))
+	require.Len(t, entries, 1)
+	require.Equal(t, []string{review.Settled}, entries[0].May)
+	blocked := publishOne(t, env, "--order", "order-2", "--amount", "2000")
+	require.Eventually(t, func() bool { return state(blocked) == "rejected" }, 30*time.Second, 250*time.Millisecond)
+	item := strconv.FormatInt(entries[0].ID, 10)
+	settling := append([]string{"review", "resolve", item, "--as", "settled", "--evidence", "re_5501"}, by...)
+	dry = runCommand(t, env, settling...)
+	requireOK(t, dry)
+	require.Contains(t, dry.stdout, "close the item")
+	requireOK(t, runCommand(t, env, append(settling, "--execute")...))
+	twice := runCommand(t, env, append(settling, "--execute")...)
+	require.Equal(t, 1, twice.code)
+	require.Contains(t, twice.stderr, "closed already: settled: INC-42, by ada")
+	free := publishOne(t, env, "--order", "order-2", "--amount", "2000")
+	require.Eventually(t, func() bool { return state(free) == "succeeded" }, 30*time.Second, 250*time.Millisecond)
+	require.Equal(t, "declined", state(absent))
 
 	attempt := []string{"review", "attempt", repaired.Key.String()}
 	require.Eventually(t, func() bool { dry = runCommand(t, env, attempt...); return dry.code == 0 }, 30*time.Second, 250*time.Millisecond)
