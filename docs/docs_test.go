@@ -31,10 +31,10 @@ var example = regexp.MustCompile("(?s)<!-- golden: (\\S+) -->\n```json\n(.*?)\n`
 func TestExamplesAreGoldenPayloads(t *testing.T) {
 	t.Parallel()
 	page := read(t, "messages.md")
-	found := example.FindAllStringSubmatch(page, -1)
-	require.Len(t, found, strings.Count(page, "```json"), "an example without its golden file: write <!-- golden: v1/NAME.json --> above it")
+	shows := example.FindAllStringSubmatch(page, -1)
+	require.Len(t, shows, strings.Count(page, "```json"), "an example without its golden file: write <!-- golden: v1/NAME.json --> above it")
 	shown := map[string]bool{}
-	for _, match := range found {
+	for _, match := range shows {
 		golden, err := schemas.Golden.ReadFile("golden/" + match[1])
 		require.NoError(t, err)
 		require.Equal(t, strings.TrimRight(string(golden), "\n"), match[2], "%s: copy it to the page", match[1])
@@ -55,15 +55,21 @@ var (
 
 func TestEveryCodeOfAMessageIsExplained(t *testing.T) {
 	t.Parallel()
-	explained := map[string]bool{}
-	for _, match := range quoted.FindAllStringSubmatch(read(t, "messages.md"), -1) {
-		explained[match[1]] = true
-	}
+	explained := found(quoted, read(t, "messages.md"))
 	codes := constants.FindAllStringSubmatch(read(t, "../payment/message.go"), -1)
 	require.Greater(t, len(codes), 25, "message.go is written in another way: adapt the pattern")
 	for _, code := range codes {
 		require.True(t, explained[code[1]], "%s is not on the page", code[1])
 	}
+}
+
+// found are the texts that the pattern's group matched in a page.
+func found(pattern *regexp.Regexp, page string) map[string]bool {
+	texts := map[string]bool{}
+	for _, match := range pattern.FindAllStringSubmatch(page, -1) {
+		texts[match[1]] = true
+	}
+	return texts
 }
 
 // A link is ](target), to a file of the repository or to a heading.
@@ -97,9 +103,9 @@ var runbook = regexp.MustCompile(`runbook_url: \S+/docs/(\w+\.md)#(\S+)`)
 
 func TestRunbooksOfAlertsAreThere(t *testing.T) {
 	t.Parallel()
-	found := runbook.FindAllStringSubmatch(read(t, "../deploy/prometheus/alerts.yml"), -1)
-	require.NotEmpty(t, found)
-	for _, match := range found {
+	links := runbook.FindAllStringSubmatch(read(t, "../deploy/prometheus/alerts.yml"), -1)
+	require.NotEmpty(t, links)
+	for _, match := range links {
 		require.Contains(t, anchors(read(t, match[1])), match[2])
 	}
 }
@@ -134,18 +140,17 @@ func anchors(page string) []string {
 // each table has its line.
 func TestEverythingIsOnTheMap(t *testing.T) {
 	t.Parallel()
-	page := read(t, "architecture.md")
+	named := found(quoted, read(t, "architecture.md"))
 	for _, path := range goFiles(t) {
 		folder := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../")
-		onPage := func(folder string) bool { return strings.Contains(page, "`"+folder+"`") }
-		require.True(t, onPage(folder) || onPage(filepath.ToSlash(filepath.Dir(folder))), "%s is not on the page", folder)
+		require.True(t, named[folder] || named[filepath.ToSlash(filepath.Dir(folder))], "%s is not on the page", folder)
 	}
 	migrations, err := filepath.Glob("../schemas/migrations/*.sql")
 	require.NoError(t, err)
 	require.NotEmpty(t, migrations)
 	for _, migration := range migrations {
 		for _, match := range table.FindAllStringSubmatch(read(t, migration), -1) {
-			require.True(t, strings.Contains(page, "`"+match[1]+"`"), "table %s of %s is not on the page", match[1], migration)
+			require.True(t, named[match[1]], "table %s of %s is not on the page", match[1], migration)
 		}
 	}
 }
@@ -176,8 +181,22 @@ func TestPagesAreLinkedFromTheReadme(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
-	readme := read(t, "../README.md")
+	linked := found(link, read(t, "../README.md"))
 	for _, page := range pages {
-		require.True(t, strings.Contains(readme, "(docs/"+page+")"), "link %s in the README", page)
+		require.True(t, linked["docs/"+page], "link %s in the README", page)
 	}
 }
+
+// A name with a folder that a page gives in backticks is there.
+func TestFilesThatPagesNameAreThere(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md") {
+		for path := range found(namedFile, read(t, page)) {
+			require.FileExists(t, filepath.Join("..", path), "%s names %s", page, path)
+		}
+	}
+}
+
+var namedFile = regexp.MustCompile("`((?:\\w+/)+[\\w.-]+\\.(?:go|yml|yaml|json|md|sql|pml|txt))`")
