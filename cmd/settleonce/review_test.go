@@ -55,6 +55,59 @@ func TestStatementIsKeptByItsDigest(t *testing.T) {
 	require.Equal(t, "ticket 5501", f.statement)
 }
 
+// night is an operator over a stack that runs.
+type night struct {
+	t     *testing.T
+	stack *running
+	env   []string
+}
+
+var byAda = []string{"--actor", "ada", "--reason", "INC-42"}
+
+// review runs a sub-command.
+func (n *night) review(args ...string) result {
+	n.t.Helper()
+	return runCommand(n.t, n.env, append([]string{"review"}, args...)...)
+}
+
+// act runs one that changes something.
+func (n *night) act(args ...string) result {
+	n.t.Helper()
+	return n.review(append(append([]string{}, args...), byAda...)...)
+}
+
+func (n *night) state(c publishedCommand) any {
+	n.t.Helper()
+	views := statusOf(n.t, n.env, c.Key.String(), "--caller", "shop")
+	if len(views) != 1 {
+		return nil
+	}
+	return views[0]["state"]
+}
+
+func (n *night) waitState(c publishedCommand, want string) {
+	n.t.Helper()
+	require.Eventually(n.t, func() bool { return n.state(c) == want }, 90*time.Second, 250*time.Millisecond, n.stack.stderr)
+}
+
+// waitPossible waits until a dry run is not refused any more.
+func (n *night) waitPossible(args ...string) result {
+	n.t.Helper()
+	var dry result
+	require.Eventually(n.t, func() bool { dry = n.review(args...); return dry.code == 0 }, 30*time.Second, 250*time.Millisecond)
+	require.Contains(n.t, dry.stdout, "nothing was changed")
+	return dry
+}
+
+// entries lists items.
+func (n *night) entries(args ...string) (entries []review.Entry) {
+	n.t.Helper()
+	list := n.review(append([]string{"list", "-o", "json"}, args...)...)
+	requireOK(n.t, list)
+	require.NoError(n.t, json.Unmarshal([]byte(list.stdout), &entries))
+	return entries
+}
+
 // TestReview is the way of an operator from an alert to resolved payments, with the
 // commands of the runbook.
 func TestReview(t *testing.T) {
@@ -65,101 +118,95 @@ func TestReview(t *testing.T) {
 		"SETTLEONCE_CHANNEL_IDEMPOTENT_SUBMIT=false", "SETTLEONCE_CHANNEL_KEY_MEMORY=0", "SETTLEONCE_CHANNEL_PINS_FAILURES=false",
 	}
 	stack, env := startDev(t, openFolder(t), channel)
-	env = append(env, channel...)
-	lost := publishOne(t, env, "--order", "order-1", "--amount", "1999", "--metadata", `"sim=lost_answer,query_error@1,query_error@2,query_error@3"`)
-	absent := publishOne(t, env, "--order", "order-2", "--amount", "2000", "--metadata", "sim=error_before@*")
-	repaired := publishOne(t, env, "--order", "order-3", "--amount", "2001", "--metadata", "sim=error_before@*")
-	state := func(c publishedCommand) any {
-		views := statusOf(t, env, c.Key.String(), "--caller", "shop")
-		if len(views) != 1 {
-			return nil
-		}
-		return views[0]["state"]
-	}
+	n := &night{t: t, stack: stack, env: append(env, channel...)}
+	lost := publishOne(t, n.env, "--order", "order-1", "--amount", "1999", "--metadata", `"sim=lost_answer,query_error@1,query_error@2,query_error@3"`)
+	absent := publishOne(t, n.env, "--order", "order-2", "--amount", "2000", "--metadata", "sim=error_before@*")
+	repaired := publishOne(t, n.env, "--order", "order-3", "--amount", "2001", "--metadata", "sim=error_before@*")
 	for _, c := range []publishedCommand{lost, absent, repaired} {
-		require.Eventually(t, func() bool { return state(c) == "review" }, 90*time.Second, 250*time.Millisecond, stack.stderr)
+		n.waitState(c, "review")
 	}
+	require.Len(t, n.entries("--kind", "unresolved", "--channel", "sim", "--caller", "shop"), 3)
+	require.Contains(t, n.review("list").stdout, "order-1")
+	require.Contains(t, n.review("list", "--older-than", "1h").stdout, "nothing waits")
+	require.Contains(t, n.review("show", "4711").stderr, "no review item")
+	n.shows(lost)
+	n.asksAgain(lost)
+	n.closes(absent)
+	n.contradicts(absent)
+	n.repairs(repaired)
+	require.Zero(t, stack.stop(t), stack.stderr)
+}
 
-	var entries []review.Entry
-	list := runCommand(t, env, "review", "list", "-o", "json", "--kind", "unresolved", "--channel", "sim", "--caller", "shop")
-	requireOK(t, list)
-	require.NoError(t, json.Unmarshal([]byte(list.stdout), &entries))
-	require.Len(t, entries, 3)
-	require.Contains(t, runCommand(t, env, "review", "list").stdout, "order-1")
-	require.Contains(t, runCommand(t, env, "review", "list", "--older-than", "1h").stdout, "nothing waits")
-	require.Contains(t, runCommand(t, env, "review", "show", "4711").stderr, "no review item")
-
-	key := lost.Key.String()
+func (n *night) shows(c publishedCommand) {
 	var shown caseView
-	out := runCommand(t, env, "review", "show", key, "--caller", "shop", "-o", "json")
-	requireOK(t, out)
-	require.NotContains(t, out.stdout, "tok_visa")
-	require.NoError(t, json.Unmarshal([]byte(out.stdout), &shown))
-	require.Len(t, shown.Sends, 1)
-	require.Contains(t, shown.Obligation.Meaning, "this payment holds it")
-	text := runCommand(t, env, "review", "show", key)
-	for _, word := range []string{"PROVIDER KEY", "CAN STILL BE EXECUTED", "no answer after three queries", "MAY BE DONE", "requery", "next: settleonce review requery"} {
-		require.Contains(t, text.stdout, word)
+	out := n.review("show", c.Key.String(), "--caller", "shop", "-o", "json")
+	requireOK(n.t, out)
+	require.NotContains(n.t, out.stdout, "tok_visa")
+	require.NoError(n.t, json.Unmarshal([]byte(out.stdout), &shown))
+	require.Len(n.t, shown.Sends, 1)
+	require.Contains(n.t, shown.Obligation.Meaning, "this payment holds it")
+	text := n.review("show", c.Key.String())
+	for _, word := range []string{"PROVIDER KEY", "CAN STILL BE EXECUTED", "no answer after three queries", "MAY BE DONE", "next: settleonce review requery"} {
+		require.Contains(n.t, text.stdout, word)
 	}
+}
 
-	by := []string{"--actor", "ada", "--reason", "INC-42"}
-	asked := runCommand(t, env, append([]string{"review", "requery", key, "--wait", "60s"}, by...)...)
-	requireOK(t, asked)
-	require.Regexp(t, `state +succeeded`, asked.stdout)
-	again := runCommand(t, env, append([]string{"review", "requery", key}, by...)...)
-	require.Equal(t, 1, again.code)
-	require.Contains(t, again.stdout, "refused, nothing was changed: the payment ended succeeded")
+func (n *night) asksAgain(c publishedCommand) {
+	asked := n.act("requery", c.Key.String(), "--wait", "60s")
+	requireOK(n.t, asked)
+	require.Regexp(n.t, `state +succeeded`, asked.stdout)
+	again := n.act("requery", c.Key.String())
+	require.Equal(n.t, 1, again.code)
+	require.Contains(n.t, again.stdout, "refused, nothing was changed: the payment ended succeeded")
+}
 
-	closing := []string{"review", "resolve", absent.Key.String(), "--as", "declined", "--evidence", "not in their books"}
-	var dry result
-	require.Eventually(t, func() bool { dry = runCommand(t, env, closing...); return dry.code == 0 }, 30*time.Second, 250*time.Millisecond)
-	require.Contains(t, dry.stdout, "ask the provider")
-	require.Contains(t, dry.stdout, "nothing was changed")
-	require.Equal(t, "review", state(absent))
-	strict := runCommand(t, append([]string{"SETTLEONCE_REVIEW_SECOND_PERSON=true"}, env...), append(append(closing, "--execute"), by...)...)
-	require.Equal(t, 2, strict.code, strict.stdout)
-	require.Contains(t, strict.stderr, "--second-actor")
-	requireOK(t, runCommand(t, env, append(append(closing, "--execute"), by...)...))
-	require.Equal(t, "declined", state(absent))
-	refused := runCommand(t, env, append(append(closing, "--execute", "-o", "json"), by...)...)
-	require.Equal(t, 1, refused.code)
-	require.Contains(t, refused.stdout, `"refused": "the payment ended declined`)
+func (n *night) closes(c publishedCommand) {
+	closing := []string{"resolve", c.Key.String(), "--as", "declined", "--evidence", "not in their books"}
+	require.Contains(n.t, n.waitPossible(closing...).stdout, "ask the provider")
+	require.Equal(n.t, "review", n.state(c))
+	closing = append(closing, "--execute")
+	strict := *n
+	strict.env = append([]string{"SETTLEONCE_REVIEW_SECOND_PERSON=true"}, n.env...)
+	alone := strict.act(closing...)
+	require.Equal(n.t, 2, alone.code, alone.stdout)
+	require.Contains(n.t, alone.stderr, "--second-actor")
+	requireOK(n.t, n.act(closing...))
+	require.Equal(n.t, "declined", n.state(c))
+	refused := n.act(append(closing, "-o", "json")...)
+	require.Equal(n.t, 1, refused.code)
+	require.Contains(n.t, refused.stdout, `"refused": "the payment ended declined`)
+}
 
-	// The provider was wrong, as it says in writing: a conflict, which holds the order until it is settled.
-	wrong := runCommand(t, env, append([]string{
-		"review", "resolve", absent.Key.String(), "--as", "succeeded", "--evidence", "ch_9", "--statement", "ticket 5501", "--second-actor", "bob", "--execute",
-	}, by...)...)
+// contradicts is a provider that was wrong, as it says in writing: a conflict, which
+// holds the order until it is settled.
+func (n *night) contradicts(c publishedCommand) {
+	t := n.t
+	wrong := n.act("resolve", c.Key.String(), "--as", "succeeded", "--evidence", "ch_9", "--statement", "ticket 5501", "--second-actor", "bob", "--execute")
 	requireOK(t, wrong)
 	require.Contains(t, wrong.stdout, "settleonce review show")
-	list = runCommand(t, env, "review", "list", "--kind", "conflict", "-o", "json")
-	requireOK(t, list)
-	require.NoError(t, json.Unmarshal([]byte(list.stdout), &entries))
+	entries := n.entries("--kind", "conflict")
 	require.Len(t, entries, 1)
 	require.Equal(t, []string{review.Settled}, entries[0].May)
-	blocked := publishOne(t, env, "--order", "order-2", "--amount", "2000")
-	require.Eventually(t, func() bool { return state(blocked) == "rejected" }, 30*time.Second, 250*time.Millisecond)
-	item := strconv.FormatInt(entries[0].ID, 10)
-	settling := append([]string{"review", "resolve", item, "--as", "settled", "--evidence", "re_5501"}, by...)
-	dry = runCommand(t, env, settling...)
-	requireOK(t, dry)
-	require.Contains(t, dry.stdout, "close the item")
-	requireOK(t, runCommand(t, env, append(settling, "--execute")...))
-	twice := runCommand(t, env, append(settling, "--execute")...)
+	n.waitState(publishOne(t, n.env, "--order", "order-2", "--amount", "2000"), "rejected")
+	settling := []string{"resolve", strconv.FormatInt(entries[0].ID, 10), "--as", "settled", "--evidence", "re_5501"}
+	require.Contains(t, n.waitPossible(settling...).stdout, "close the item")
+	settling = append(settling, "--execute")
+	requireOK(t, n.act(settling...))
+	twice := n.act(settling...)
 	require.Equal(t, 1, twice.code)
 	require.Contains(t, twice.stderr, "closed already: settled: INC-42, by ada")
-	free := publishOne(t, env, "--order", "order-2", "--amount", "2000")
-	require.Eventually(t, func() bool { return state(free) == "succeeded" }, 30*time.Second, 250*time.Millisecond)
-	require.Equal(t, "declined", state(absent))
+	n.waitState(publishOne(t, n.env, "--order", "order-2", "--amount", "2000"), "succeeded")
+	require.Equal(t, "declined", n.state(c))
+}
 
-	attempt := []string{"review", "attempt", repaired.Key.String()}
-	require.Eventually(t, func() bool { dry = runCommand(t, env, attempt...); return dry.code == 0 }, 30*time.Second, 250*time.Millisecond)
-	require.Contains(t, dry.stdout, "open attempt 2")
-	requireOK(t, runCommand(t, env, append(append(attempt, "--execute"), by...)...))
-	after := runCommand(t, env, "review", "show", repaired.Key.String())
-	require.Regexp(t, `attempt 1 .* by ada`, after.stdout)
-	require.Regexp(t, `ada +attempt +INC-42`, after.stdout)
-	settle := runCommand(t, env, append([]string{"review", "resolve", repaired.Key.String(), "--as", "settled", "--evidence", "x", "--execute"}, by...)...)
-	require.Equal(t, 1, settle.code)
-	require.Contains(t, settle.stderr, "no open conflict item")
-	require.Zero(t, stack.stop(t), stack.stderr)
+func (n *night) repairs(c publishedCommand) {
+	attempt := []string{"attempt", c.Key.String()}
+	require.Contains(n.t, n.waitPossible(attempt...).stdout, "open attempt 2")
+	requireOK(n.t, n.act(append(attempt, "--execute")...))
+	after := n.review("show", c.Key.String())
+	require.Regexp(n.t, `attempt 1 .* by ada`, after.stdout)
+	require.Regexp(n.t, `ada +attempt +INC-42`, after.stdout)
+	settle := n.act("resolve", c.Key.String(), "--as", "settled", "--evidence", "x", "--execute")
+	require.Equal(n.t, 1, settle.code)
+	require.Contains(n.t, settle.stderr, "no open conflict item")
 }
