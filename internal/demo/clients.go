@@ -44,7 +44,7 @@ type clients struct {
 
 const (
 	// clientsAtOnce bounds the requests under way.
-	clientsAtOnce = 64
+	clientsAtOnce = 256
 	// clientPatience is how long a client waits beyond what it asked the edge to wait.
 	clientPatience = 6 * time.Second
 	// clientPause is the pause before a request is sent again.
