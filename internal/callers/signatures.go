@@ -97,6 +97,9 @@ func (s *Signatures) load() error {
 	if err != nil {
 		return fmt.Errorf("signing-keys-file: %w", err)
 	}
+	if len(ring) == 0 { // somebody may be writing it: by an empty file everybody would be refused
+		return errors.New("signing-keys-file: the file has no key: write one with `settleonce callers signing-key`")
+	}
 	s.copy.Store(&keysCopy{ring: ring, read: began})
 	return nil
 }

@@ -134,7 +134,7 @@ func TestG12_ForgedSignatures(t *testing.T) {
 func TestG12_SignatureSurvivesRepeats(t *testing.T) {
 	t.Parallel()
 	partner := signingKey(t, "partner-1", "partner")
-	f := newKeyFile(t) // the key comes too late
+	f := newKeyFile(t, signingKey(t, "other-1", "other")) // the key comes too late
 	s := start(t, signed(t, f, "partner"))
 	c := command(by("partner"))
 	s.sendAs(c, sign(partner, c))
