@@ -69,14 +69,19 @@ func EnqueueMessageTx(ctx context.Context, tx pgx.Tx, m Message) error {
 func (p *Producer) wrap(m *Message, at time.Time) kafka.Message {
 	return kafka.Message{
 		Topic: p.prefix + m.Topic, Key: []byte(m.Key), Value: m.Payload,
-		Headers: []kafka.Header{
-			{Key: "ce_specversion", Value: []byte("1.0")},
-			{Key: "ce_id", Value: []byte(m.ID.String())},
-			{Key: "ce_source", Value: []byte("/settleonce/producer")},
-			{Key: "ce_type", Value: []byte(m.Type)},
-			{Key: "ce_subject", Value: []byte(m.Key)},
-			{Key: "ce_time", Value: []byte(at.UTC().Format(time.RFC3339Nano))},
-			{Key: "content-type", Value: []byte("application/json")},
-		},
+		Headers: cloudEvent(m.ID.String(), "/settleonce/producer", m.Type, m.Key, at),
+	}
+}
+
+// cloudEvent are the headers of a CloudEvent in Kafka's binary mode.
+func cloudEvent(id, source, kind, subject string, at time.Time) []kafka.Header {
+	return []kafka.Header{
+		{Key: "ce_specversion", Value: []byte("1.0")},
+		{Key: "ce_id", Value: []byte(id)},
+		{Key: "ce_source", Value: []byte(source)},
+		{Key: "ce_type", Value: []byte(kind)},
+		{Key: "ce_subject", Value: []byte(subject)},
+		{Key: "ce_time", Value: []byte(at.UTC().Format(time.RFC3339Nano))},
+		{Key: "content-type", Value: []byte("application/json")},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -94,18 +93,10 @@ func (p *Producer) Close(ctx context.Context) error {
 func (p *Producer) message(cmd *payment.Command, value []byte) kafka.Message {
 	id := cmd.Identity().PaymentID().String()
 	m := kafka.Message{
-		Topic: p.topic,
-		Key:   []byte(cmd.IdempotencyKey.String()),
-		Value: value,
-		Headers: []kafka.Header{
-			{Key: "ce_specversion", Value: []byte("1.0")},
-			{Key: "ce_id", Value: []byte(id)},
-			{Key: "ce_source", Value: []byte("/settleonce/producer/" + cmd.Caller)},
-			{Key: "ce_type", Value: []byte(commandType)},
-			{Key: "ce_subject", Value: []byte(id)},
-			{Key: "ce_time", Value: []byte(cmd.IssuedAt.UTC().Format(time.RFC3339Nano))},
-			{Key: "content-type", Value: []byte("application/json")},
-		},
+		Topic:   p.topic,
+		Key:     []byte(cmd.IdempotencyKey.String()),
+		Value:   value,
+		Headers: cloudEvent(id, "/settleonce/producer/"+cmd.Caller, commandType, id, cmd.IssuedAt),
 	}
 	p.signing.sign(&m)
 	return m
