@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -226,14 +225,4 @@ func (s *Store) EndBackfill(ctx context.Context, actor, reason string, report an
 		return fmt.Errorf("record the end of the backfill: %w", err)
 	}
 	return nil
-}
-
-func audit(ctx context.Context, tx pgx.Tx, actor, action, reason string, detail any) error {
-	encoded, err := json.Marshal(detail)
-	if err != nil {
-		return fmt.Errorf("write the detail: %w", err)
-	}
-	_, err = tx.Exec(ctx, `INSERT INTO settleonce.audit (actor, action, reason, detail) VALUES ($1, $2, $3, $4)`,
-		clean(actor), action, clean(reason), string(encoded))
-	return err
 }
