@@ -6,6 +6,12 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
+// The calls to a channel, in metrics and traces.
+const (
+	submitting = "submit"
+	querying   = "query"
+)
+
 // answered ends the span of a call with the class of its answer. A decline is an
 // answer like any other; no answer, and one that does not match, are failures.
 func answered(call tracing.Span, a payment.Answer) {
@@ -17,9 +23,10 @@ func answered(call tracing.Span, a payment.Answer) {
 	call.End()
 }
 
-// ended ends the span of a command with the state that its answer led to.
+// ended ends the span of a command with the state that its payment is in then,
+// whoever brought it there.
 func ended(step tracing.Span, a store.Applied) {
-	if a.Change == nil {
+	if a.Err != nil || !a.Found {
 		step.Fail("not_stored")
 	} else {
 		step.Result(a.After.State.String())

@@ -38,6 +38,7 @@ type Config struct {
 type Tracer struct {
 	tracer   trace.Tracer
 	provider *sdk.TracerProvider
+	cut      func(context.Context) error // ends exports under way; nil where there are none
 }
 
 // Open returns a tracer that exports to the endpoint, nil without one. It starts
@@ -57,7 +58,9 @@ func Open(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	// The library knows one place for its errors, for the whole process.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { cfg.Logger.Warn().Err(err).Msg("spans were lost; payments are not touched by it") }))
-	return New(cfg, sdk.NewBatchSpanProcessor(exporter)), nil
+	t := New(cfg, sdk.NewBatchSpanProcessor(exporter))
+	t.cut = exporter.Shutdown
+	return t, nil
 }
 
 // New returns a tracer that hands its spans to the processor, whatever the
@@ -96,7 +99,11 @@ func (t *Tracer) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil {
+	err := t.provider.Shutdown(ctx)
+	if err != nil && t.cut != nil {
+		err = errors.Join(err, t.cut(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
 		otel.Handle(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
@@ -226,6 +227,24 @@ func TestExport(t *testing.T) {
 	for _, part := range []string{"till", "1.2.3", "process payment.commands"} {
 		require.Contains(t, text, part)
 	}
+}
+
+// A collector that hangs holds up neither a payment nor the end of the process.
+func TestCollectorHangs(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	defer hanging.Close()
+	defer close(over)
+	tracer, err := tracing.Open(t.Context(), tracing.Config{Endpoint: hanging.URL, Ratio: 1, Logger: zerolog.Nop()})
+	require.NoError(t, err)
+	started := time.Now()
+	for range 10_000 { // more than the queue holds
+		tracer.Process("", tracing.Message{Topic: "payment.commands"}).End()
+	}
+	require.Less(t, time.Since(started), 5*time.Second)
+	tracer.Close()
+	require.Less(t, time.Since(started), 15*time.Second)
 }
 
 func TestEndpoints(t *testing.T) {
