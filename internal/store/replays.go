@@ -78,6 +78,8 @@ func foresee(c *payment.Command, p *Payment, now time.Time, freshness payment.Fr
 
 // Replay is one replay of records into their own topic.
 type Replay struct {
+	Operator
+
 	ID    uuid.UUID `json:"id"`
 	Topic string    `json:"topic"`
 	// Selection is what was asked for, in the words of who asked.
@@ -88,7 +90,6 @@ type Replay struct {
 	Published int64 `json:"published"`
 	// State is running, stopped or done.
 	State string `json:"state"`
-	Operator
 }
 
 // Span is a part of a partition: from an offset up to, not including, another.
