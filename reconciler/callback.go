@@ -118,6 +118,7 @@ func (r *Reconciler) verdict(lease int64, c store.Callback, l *store.Locked) sto
 		v.Result, v.Change = store.CallbackEvidence, rules.Evident(*l, c.Said, actor)
 	case settle.HearDispute:
 		v.Result, v.Again = store.CallbackDisagrees, rules.Lease
+		v.Change = rules.HeldBack(*l, v.Again)
 	}
 	return v
 }

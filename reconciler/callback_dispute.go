@@ -80,6 +80,7 @@ func (r *Reconciler) settleDispute(ctx context.Context, d dispute, answer *payme
 			v.Change = rules.Evident(*l, c.Said, actor)
 		default:
 			v.Again = settle.Backoff(c.Tries-1, disputeFirst, parkLongest)
+			v.Change = rules.HeldBack(*l, v.Again)
 			return v
 		}
 		switch {

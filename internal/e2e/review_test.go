@@ -221,6 +221,8 @@ type old struct {
 	first *heldSubmit
 	// second holds the second attempt's send, which answers with what the test wants.
 	second *heldSubmit
+	// lookup is what the provider says of the first attempt from then on.
+	lookup atomic.Pointer[payment.Answer]
 }
 
 func openSecond(t *testing.T, answer payment.Answer, reconcilers bool) *old {
@@ -243,6 +245,9 @@ func openSecond(t *testing.T, answer payment.Answer, reconcilers bool) *old {
 		query: func(_ context.Context, l channel.Lookup) (payment.Answer, bool) {
 			switch l.ProviderKey {
 			case keys[0]:
+				if later := o.lookup.Load(); later != nil {
+					return *later, true
+				}
 				return payment.Answer{Class: payment.ClassNotFound}, true
 			case keys[1]:
 				return payment.Answer{Class: payment.ClassUnknown, Cause: "unavailable"}, true
@@ -281,6 +286,30 @@ func TestP33_SuccessBeforeTheSecondAttemptIsSent(t *testing.T) {
 	require.False(t, o.second.taken.Load(), "the second attempt was sent")
 	require.Zero(t, o.s.waiting())
 	o.s.once(o.c)
+}
+
+// G11: a callback reports success of the first attempt before the second was sent, and the provider cannot be
+// asked about it for a while. The callback decides nothing, but the second is not sent before the provider answers.
+func TestG11_SecondAttemptWaitsForWhatACallbackSays(t *testing.T) {
+	t.Parallel()
+	o := openSecond(t, payment.Answer{Class: payment.ClassUnknown}, false)
+	defer close(o.second.goOn)
+	defer close(o.first.goOn)
+	o.lookup.Store(&payment.Answer{Class: payment.ClassUnknown, Cause: "unavailable"})
+	_, err := o.s.db.Exec(o.s.ctx, `UPDATE settleonce.open_payments SET next_check_at = clock_timestamp() + interval '3 seconds'`)
+	require.NoError(t, err)
+	n := news(o.c)
+	o.s.takeCallbacks(false).tell(n)
+	o.s.startReconciler().owns()
+	o.s.waitResult(n, store.CallbackDisagrees)
+	require.Eventually(t, func() bool {
+		return o.s.count("SELECT count(*) FROM settleonce.callbacks WHERE tries > 3") == 1
+	}, waitFor, tick, "the provider was not asked again")
+	require.False(t, o.second.taken.Load(), "the second attempt was sent")
+	o.lookup.Store(&payment.Answer{Class: payment.ClassSucceeded, Reference: n.Charge.ID})
+	st := o.s.waitState(o.c, payment.Succeeded)
+	require.Equal(t, 1, st.Payment.Attempt)
+	require.False(t, o.second.taken.Load(), "the second attempt was sent")
 }
 
 // P33: success of the first attempt while the second is on its way: the payment ends

@@ -162,6 +162,18 @@ func (r *Rules) Asked(l store.Locked, lease int64, c channel.Callback, actor str
 	return signed(&store.Change{Open: &open, Cause: said(c) + ": the provider is asked"}, actor, "")
 }
 
+// HeldBack puts the send of a later attempt off while a callback says that an earlier
+// one succeeded and the provider was not asked about that yet: the callback decides
+// nothing, but a send that turns out to be a second charge cannot be taken back (G1,
+// G11). Who is about to ask for the permit loses the lease. Nil where nothing waits to
+// be sent.
+func (r *Rules) HeldBack(l store.Locked, pause time.Duration) *store.Change {
+	if l.Open == nil || !ordered(l) {
+		return nil
+	}
+	return delayed(l, pause+r.Lease)
+}
+
 // Evident is what a callback comes to that is evidence by itself: the rules are
 // those for every other answer of the provider.
 func (r *Rules) Evident(l store.Locked, c channel.Callback, actor string) *store.Change {
