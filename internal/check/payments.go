@@ -30,6 +30,11 @@ func (j *judge) arrival(v *arrival) {
 	case v.number > 0:
 		j.repeat(v)
 	}
+	j.letters(v, key)
+}
+
+// letters: a dead letter is the record, with the reason, and what is too old has one.
+func (j *judge) letters(v *arrival, key string) {
 	for _, dead := range v.dead {
 		if dead.sum != v.sum {
 			j.brokenf("G5", key, "the dead letter of %s has other bytes than the record", v.place)
