@@ -74,12 +74,12 @@ var obligations = []Bug{
 	},
 	{
 		Name: "stale-told-to-nobody", Guarantee: "G14",
-		Why:  whyPatient,
 		What: "a stale command leaves no dead letter",
 		File: "internal/store/judge.go", Guard: "claimRun.rejectTime",
-		Old:  "run.messages = append(run.messages, deadLetter(run.topics, &run.arrivals[i], Dead{Reason: payment.DeadStale, Error: detail}))",
-		New:  "_ = Dead{}",
-		Test: "./internal/store -run TestB21_OnlyBadRows|TestClaimMixedBatch|TestP27_",
+		Old:     "run.messages = append(run.messages, deadLetter(run.topics, &run.arrivals[i], Dead{Reason: payment.DeadStale, Error: detail}))",
+		New:     "_ = Dead{}",
+		Test:    "./internal/store -run TestB21_OnlyBadRows|TestClaimMixedBatch|TestP27_",
+		Torture: "--seed 8 --payments 1500 --faults backends,commit-lost,crash,kill",
 	},
 	{
 		Name: "later-copy-ignored", Guarantee: "G14",
@@ -161,7 +161,7 @@ var obligations = []Bug{
 	},
 	{
 		Name: "no-tolerance", Guarantee: "G15",
-		Why:  whyNarrow,
+		Why:  whyClock,
 		What: "clocks of callers are believed to the microsecond",
 		File: "payment/obligation.go", Guard: "Ground.Verdict",
 		Old:  "issuedAt.After(g.SuccessAt.Add(SuccessTolerance))",

@@ -13,12 +13,12 @@ var order = []Bug{
 	},
 	{
 		Name: "repeat-not-locked", Guarantee: "G10",
-		Why:  whyNarrow,
 		What: "a repeat is answered without the payment's lock",
 		File: "internal/store/claim_sql.go", Guard: "claimKnown",
-		Old:  "ORDER BY p.id FOR NO KEY UPDATE OF p`",
-		New:  "ORDER BY p.id`",
-		Test: "./internal/store -run TestB20_",
+		Old:     "ORDER BY p.id FOR NO KEY UPDATE OF p`",
+		New:     "ORDER BY p.id`",
+		Test:    "./internal/store -run TestB20_",
+		Torture: "--seed 8 --payments 1500 --faults backends,commit-lost,crash,kill",
 	},
 	{
 		Name: "read-without-lease", Guarantee: "G10",

@@ -50,6 +50,7 @@ type Bug struct {
 // Why only a test catches a bug.
 const (
 	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
+	whyClock    = "A caller's clock must be wrong by less than two seconds just when its order is paid"
 	whyNarrow   = "Two transactions must meet between two statements, which a random run seldom sees"
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
