@@ -2,10 +2,10 @@ package consumer
 
 import (
 	"context"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/callers/signing"
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -86,20 +86,14 @@ func refusedByCopy(a *store.Arrival) bool {
 func (c *Consumer) refresh(ctx context.Context) bool {
 	for _, source := range []any{c.cfg.Callers, c.cfg.Signatures} {
 		copied, ok := source.(Refresher)
-		for pause := 50 * time.Millisecond; ok; pause = min(2*pause, 2*time.Second) {
-			err := copied.Refresh(ctx)
-			if err == nil {
-				break
-			}
-			if ctx.Err() != nil {
-				return false
-			}
+		if !ok {
+			continue
+		}
+		err := settle.UntilDone(ctx, func() error { return copied.Refresh(ctx) }, func(err error) {
 			c.cfg.Logger.Warn().Err(err).Msg("bring callers and their keys up to date; trying again")
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-				return false
-			}
+		})
+		if err != nil {
+			return false
 		}
 	}
 	return ctx.Err() == nil

@@ -112,26 +112,22 @@ type permitTimes struct {
 // claimed meanwhile. It returns false when ctx ended first.
 func (l *lane) claimUntilDone(ctx context.Context, batch []*kafka.Delivery, b store.Batch) ([]store.Outcome, bool) {
 	started := time.Now()
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		outcomes, err := l.c.cfg.Store.Claim(ctx, b)
-		if err == nil {
-			l.c.cfg.Metrics.Batch("claim", len(b.Arrivals), time.Since(started))
-			return outcomes, true
-		}
-		if ctx.Err() != nil {
-			return nil, false
-		}
+	var outcomes []store.Outcome
+	err := settle.UntilDone(ctx, func() (err error) {
+		outcomes, err = l.c.cfg.Store.Claim(ctx, b)
+		return err
+	}, func(err error) {
 		b.Again = true
 		if errors.Is(err, store.ErrCallersChanged) && l.c.refresh(ctx) {
 			l.judgeCallers(batch, b.Arrivals)
 		}
 		l.c.cfg.Logger.Warn().Err(err).Int("commands", len(b.Arrivals)).Msg("claim; trying again")
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, false
-		}
+	})
+	if err != nil {
+		return nil, false
 	}
+	l.c.cfg.Metrics.Batch("claim", len(b.Arrivals), time.Since(started))
+	return outcomes, true
 }
 
 // next is the offset that follows the batch, for each of its partitions.

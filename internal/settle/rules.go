@@ -10,7 +10,6 @@ package settle
 import (
 	"cmp"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/settleonce/settleonce/channel"
@@ -365,25 +364,4 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// Backoff is first, doubled with each round after round 0 up to longest, with a fifth
-// of jitter, forward only.
-func Backoff(round int, first, longest time.Duration) time.Duration {
-	pause, longest := first, max(first, longest)
-	for range min(round, 20) {
-		if pause *= 2; pause >= longest {
-			pause = longest
-			break
-		}
-	}
-	return pause + jitter(pause/5)
-}
-
-// jitter is a random part of d: it only ever delays.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
 }

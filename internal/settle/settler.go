@@ -260,15 +260,13 @@ func (s *Settler) commit(batch []item) {
 	crashpoint.Here(crashpoint.SettleStart)
 	started := time.Now()
 	transaction := s.cfg.Tracer.Batch("finalize payments", len(steps), func(i int) string { return steps[i].Trace })
-	applied, err := s.cfg.Store.Apply(s.storing, steps)
-	for pause := 50 * time.Millisecond; err != nil && s.storing.Err() == nil; pause = min(2*pause, 2*time.Second) {
-		s.cfg.Logger.Warn().Err(err).Int("payments", len(steps)).Msg("store answers; trying again")
-		select {
-		case <-time.After(pause):
-		case <-s.storing.Done():
-		}
+	var applied []store.Applied
+	err := UntilDone(s.storing, func() (err error) {
 		applied, err = s.cfg.Store.Apply(s.storing, steps)
-	}
+		return err
+	}, func(err error) {
+		s.cfg.Logger.Warn().Err(err).Int("payments", len(steps)).Msg("store answers; trying again")
+	})
 	if err != nil {
 		s.cfg.Logger.Error().Err(err).Int("payments", len(steps)).Msg("answers not stored before the stop; the sweep asks the provider again")
 		applied = make([]store.Applied, len(batch))
