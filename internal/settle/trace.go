@@ -6,12 +6,6 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// The calls to a channel, in metrics and traces.
-const (
-	submitting = "submit"
-	querying   = "query"
-)
-
 // answered ends the span of a call with the class of its answer. A decline is an
 // answer like any other; no answer, and one that does not match, are failures.
 func answered(call tracing.Span, a payment.Answer) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/internal/tracing/tracingtest"
 	"github.com/settleonce/settleonce/payment"
@@ -24,7 +25,7 @@ func TestSpansSayWhatTheyCameTo(t *testing.T) {
 		payment.ClassSucceeded: false, payment.ClassDeclined: false, payment.ClassRefused: false, payment.ClassNotFound: false,
 		payment.ClassUnknown: true, payment.ClassMismatched: true, payment.ClassNotSent: true, payment.ClassThrottled: true,
 	} {
-		answered(rec.Tracer.Call("", submitting, "sim"), payment.Answer{Class: class})
+		answered(rec.Tracer.Call("", telemetry.CallSubmit, "sim"), payment.Answer{Class: class})
 		require.Equal(t, failed, last().Failed, class)
 		require.Equal(t, class.String(), last().Attributes["settleonce.result"])
 	}
