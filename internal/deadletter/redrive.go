@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,9 @@ func (d *Desk) send(ctx context.Context, publisher *kafka.Publisher, l *Letter, 
 	if l.Topic == "" {
 		return fmt.Errorf("%s does not say which topic it came from: it was not written by settleonce", l.ID)
 	}
+	if err := d.verify(ctx, l); err != nil {
+		return err
+	}
 	if err := d.cfg.Store.ClaimLetter(ctx, by, change); err != nil {
 		return fmt.Errorf("%s: %w", l.ID, err)
 	}
@@ -130,6 +134,29 @@ func (d *Desk) send(ctx context.Context, publisher *kafka.Publisher, l *Letter, 
 		return fmt.Errorf("send %s to %s again, which may or may not have been done; redrive it once more: %w", l.ID, l.Topic, err)
 	}
 	return d.cfg.Store.EndLetter(context.WithoutCancel(ctx), d.cfg.Topic, l.ID.Partition, l.ID.Offset)
+}
+
+// verify refuses a letter that says it was a command and was not: whoever may write
+// dead letters (every inbox may) could have an operator publish a command in
+// another caller's name (G12). A command that its topic no longer holds is too old to
+// be charged in any case (G14).
+func (d *Desk) verify(ctx context.Context, l *Letter) error {
+	if !slices.Contains(d.cfg.Commands, l.Topic) {
+		return nil
+	}
+	same := false
+	_, err := d.cfg.Kafka.ReadRange(ctx, l.Topic, l.Partition, l.Offset, l.Offset+1, func(r kafka.Record) error {
+		same = bytes.Equal(r.Key, l.record.Key) && bytes.Equal(r.Value, l.record.Value)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("compare %s with the record it came from: %w", l.ID, err)
+	}
+	if !same {
+		return fmt.Errorf("%s is not the record at %s partition %d offset %d, or that was removed: it may not be what its caller wrote; "+
+			"let the caller publish it again", l.ID, l.Topic, l.Partition, l.Offset)
+	}
+	return nil
 }
 
 // Discard notes that nothing will be done about a letter. The record stays in the

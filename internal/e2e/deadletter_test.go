@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,35 @@ func TestDeadLetters_EditsStayTheSamePayment(t *testing.T) {
 	}
 	_, err := deadletter.ParseID("3:1")
 	require.ErrorContains(t, err, "PARTITION-OFFSET")
+}
+
+// A dead letter that says it was a command and was not is not sent: who may write
+// dead letters cannot charge in another caller's name by an operator's hand.
+func TestG12_ForgedDeadLetterIsNotRedriven(t *testing.T) {
+	t.Parallel()
+	s := start(t, only(0, 0, 0))
+	forged, genuine := command(), command()
+	s.send(genuine)
+	letter := func(c payment.Command) kafka.Message {
+		return kafka.Message{
+			Topic: s.topics.DeadLetter, Key: []byte(c.IdempotencyKey.String()), Value: c.AppendJSON(nil), Headers: []kafka.Header{
+				{Key: "dl_reason", Value: []byte("foreign_caller")}, {Key: "dl_topic", Value: []byte(s.topics.Commands)},
+				{Key: "dl_partition", Value: strconv.AppendInt(nil, int64(kafka.Partition([]byte(genuine.IdempotencyKey.String()), 16)), 10)},
+				{Key: "dl_offset", Value: []byte("0")},
+			},
+		}
+	}
+	require.NoError(t, s.publish.Publish(s.ctx, letter(forged)))
+	_, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0, nil)
+	require.ErrorContains(t, err, "may not be what its caller wrote")
+	require.Zero(t, s.count("SELECT count(*) FROM settleonce.dead_letters"))
+	for _, l := range s.letters(deadletter.Filter{}) {
+		require.NoError(t, s.desk().Discard(s.ctx, l.ID, ada))
+	}
+	require.NoError(t, s.publish.Publish(s.ctx, letter(genuine)))
+	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, 1, done.Sent)
 }
 
 // onlyShop lets nobody else in.
