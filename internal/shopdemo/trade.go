@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,7 @@ import (
 	"github.com/settleonce/settleonce/examples/shop/order"
 	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // The articles, and how many of each there are for every hundred orders: the last
@@ -212,6 +214,39 @@ func (r *run) replay(ctx context.Context) error {
 		}
 		if err := publisher.Publish(ctx, again...); err != nil {
 			return fmt.Errorf("publish %s again: %w", topic, err)
+		}
+	}
+	if err := r.awaitReaders(ctx); err != nil {
+		return err
+	}
+	return r.resetGroups(ctx)
+}
+
+// resetGroups sets the shop's groups back to the oldest message, with the
+// operator's tool, while their processes are stopped.
+func (r *run) resetGroups(ctx context.Context) error {
+	for job, topic := range map[string]string{"orders": payment.NewTopics("").Events, "packing": order.Topic, "receipts": order.Topic} {
+		var members []*fleet.Child
+		for _, child := range r.children {
+			if role(child) == "shop-"+job {
+				members = append(members, child)
+			}
+		}
+		for _, m := range members {
+			if err := m.Signal(syscall.SIGTERM); err != nil {
+				return err
+			}
+			<-m.Done()
+		}
+		r.Say("set group shop-" + job + " back to the start of " + topic)
+		_, err := r.fleet.Command(ctx, "replay", "--topic", topic, "--group", "shop-"+job, "--execute", "--actor", "shop-demo", "--reason", "make shop")
+		if err != nil {
+			return fmt.Errorf("set group shop-%s back: %w", job, err)
+		}
+		for _, m := range members {
+			if err := m.Restart(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return r.awaitReaders(ctx)
