@@ -129,7 +129,8 @@ func TestG12_ForgedDeadLetterIsNotRedriven(t *testing.T) {
 	letter := func(c payment.Command) kafka.Message {
 		return kafka.Message{
 			Topic: s.topics.DeadLetter, Key: []byte(c.IdempotencyKey.String()), Value: c.AppendJSON(nil), Headers: []kafka.Header{
-				{Key: "dl_reason", Value: []byte("foreign_caller")}, {Key: "dl_topic", Value: []byte(s.topics.Commands)},
+				{Key: "dl_reason", Value: []byte("foreign_caller")},
+				{Key: "dl_topic", Value: []byte(s.topics.Commands)},
 				{Key: "dl_partition", Value: strconv.AppendInt(nil, int64(kafka.Partition([]byte(genuine.IdempotencyKey.String()), 16)), 10)},
 				{Key: "dl_offset", Value: []byte("0")},
 			},
