@@ -10,6 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/devstack"
 )
 
+// leaderOf is the leader of the topic's first partition.
 func leaderOf(t *testing.T, cl *kgo.Client, topic string) int32 {
 	t.Helper()
 	request := kmsg.NewPtrMetadataRequest()
@@ -18,7 +19,13 @@ func leaderOf(t *testing.T, cl *kgo.Client, topic string) int32 {
 	request.Topics = append(request.Topics, one)
 	response, err := request.RequestWith(t.Context(), cl)
 	require.NoError(t, err)
-	return response.Topics[0].Partitions[0].Leader
+	for _, p := range response.Topics[0].Partitions { // which come in any order
+		if p.Partition == 0 {
+			return p.Leader
+		}
+	}
+	require.FailNow(t, "the topic has no partition 0", topic)
+	return -1
 }
 
 func TestMoveLeaders(t *testing.T) {
