@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,10 +69,10 @@ func requireCommand(t *testing.T, args []string) {
 func TestComposeServicesAreThere(t *testing.T) {
 	t.Parallel()
 	p := loadCompose(t)
-	for _, name := range []string{"kafka", "postgres", "migrate", "topics", "sim", "consumer", "outbox", "reconciler", "prometheus"} {
+	for _, name := range []string{"kafka", "postgres", "migrate", "topics", "sim", "consumer", "outbox", "reconciler", "gateway", "prometheus"} {
 		require.Contains(t, p.Services, name)
 	}
-	require.Len(t, ours(p), 6)
+	require.Len(t, ours(p), 7)
 	for _, s := range p.Services {
 		require.NotEmpty(t, s.User, s.Name)
 		require.NotContains(t, []string{"root", "0"}, strings.Split(s.User, ":")[0], s.Name)
@@ -117,6 +118,12 @@ func TestComposeProbesHitRealEndpoints(t *testing.T) {
 		require.Contains(t, []string{"consumer", "outbox", "reconciler"}, s.Command[0])
 		require.Equal(t, 2, s.GetScale())
 	}
+	gateway := p.Services["gateway"]
+	require.Equal(t, []string{"CMD", entrypoint, "health"}, []string(gateway.HealthCheck.Test))
+	require.Equal(t, 1, gateway.GetScale(), "its port can be published once")
+	edge, err := config.Load(config.Input{Env: serviceEnv(&gateway)})
+	require.NoError(t, err)
+	require.Equal(t, ":"+strconv.Itoa(int(gateway.Ports[0].Target)), edge.Config.Gateway.Listen)
 	simulator := p.Services["sim"]
 	args := []string(simulator.HealthCheck.Test)
 	target, err := url.Parse(args[len(args)-1])
@@ -144,7 +151,7 @@ func TestComposeOrder(t *testing.T) {
 	roles := map[string]string{"kafka": healthy, "postgres": healthy, "topics": done, "migrate": done, "sim": healthy}
 	want := map[string]map[string]string{
 		"migrate": {"postgres": healthy}, "topics": {"kafka": healthy},
-		"consumer": roles, "outbox": roles, "reconciler": roles,
+		"consumer": roles, "outbox": roles, "reconciler": roles, "gateway": roles,
 	}
 	for name, conditions := range want {
 		got := make(map[string]string)
@@ -171,7 +178,7 @@ func TestPrometheusScrapesTheRoles(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &scrape))
 	dns := scrape.ScrapeConfigs[0].DNS[0]
-	require.Equal(t, []string{"consumer", "outbox", "reconciler"}, dns.Names)
+	require.Equal(t, []string{"consumer", "outbox", "reconciler", "gateway"}, dns.Names)
 	for _, name := range dns.Names {
 		s := p.Services[name]
 		loaded, err := config.Load(config.Input{Env: serviceEnv(&s)})
