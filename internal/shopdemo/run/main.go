@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -45,6 +46,14 @@ func run(ctx context.Context, args []string) (bool, error) {
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	if err := flags.Parse(args); err != nil {
 		return false, err
+	}
+	// Children run in a folder of their own.
+	for _, path := range []*string{&cfg.Fleet.Binary, &cfg.Shop} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return false, fmt.Errorf("find %s: %w", *path, err)
+		}
+		*path = absolute
 	}
 	begun := time.Now()
 	cfg.Say = func(what string) { fmt.Fprintf(os.Stderr, "%5.1f s  %s\n", time.Since(begun).Seconds(), what) }
