@@ -199,7 +199,7 @@ var plants = map[string]func(w *world) uuid.UUID{
 	"G4 sent after a decline": func(w *world) uuid.UUID {
 		c := w.command()
 		w.declined(c)
-		w.last().LastAt = w.tick()
+		w.last().LastAt = w.tick().Add(time.Minute)
 		return c.IdempotencyKey
 	},
 	"G4 declined was to be expected": func(w *world) uuid.UUID {
