@@ -307,7 +307,7 @@ func (f *redriveFlags) redrive(cmd *cobra.Command, p process, desk *deadletter.D
 func redrivenTable(t *table, r redriven) {
 	if !r.Done {
 		t.row("would be sent again", strconv.Itoa(r.Would))
-		t.row("next", "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT")
+		t.row("next", nothingChanged)
 		return
 	}
 	t.row("sent again", strconv.Itoa(r.Sent))
@@ -368,12 +368,11 @@ type discarded struct {
 
 func discard(cmd *cobra.Command, desk *deadletter.Desk, filter *deadletter.Filter, execute bool, by store.Operator) error {
 	done := discarded{Letters: filter.IDs, Done: execute}
-	for _, id := range filter.IDs {
-		if !execute {
-			continue
-		}
-		if err := desk.Discard(cmd.Context(), id, by); err != nil {
-			return explainKafka(err)
+	if execute {
+		for _, id := range filter.IDs {
+			if err := desk.Discard(cmd.Context(), id, by); err != nil {
+				return explainKafka(err)
+			}
 		}
 	}
 	return show(cmd, done, func(t *table, d discarded) {
@@ -382,6 +381,6 @@ func discard(cmd *cobra.Command, desk *deadletter.Desk, filter *deadletter.Filte
 			return
 		}
 		t.row("would be discarded", strconv.Itoa(len(d.Letters)))
-		t.row("next", "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT")
+		t.row("next", nothingChanged)
 	})
 }

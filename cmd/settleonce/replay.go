@@ -68,6 +68,9 @@ func newReplay(p process) *cobra.Command {
 	return cmd
 }
 
+// nothingChanged is the next step after a dry run.
+const nothingChanged = "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT"
+
 // offerAct gives a command the flags of tools that change something.
 func offerAct(cmd *cobra.Command, execute *bool, by *store.Operator) {
 	flags := cmd.Flags()
@@ -177,7 +180,7 @@ func (f *replayFlags) publish(cmd *cobra.Command, p process, player *replay.Play
 	if err != nil {
 		return explainKafka(err)
 	}
-	done := replayed{Preview: preview, next: "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT"}
+	done := replayed{Preview: preview, next: nothingChanged}
 	if f.execute && preview.Matching > 0 {
 		r, err := player.Begin(cmd.Context(), s, f.by)
 		if err != nil {
@@ -297,7 +300,7 @@ func resetTable(t *table, r groupReset) {
 	case len(r.Members) > 0:
 		t.row("next", "nothing was changed; stop the members, then add: --execute --actor NAME --reason TEXT")
 	default:
-		t.row("next", "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT")
+		t.row("next", nothingChanged)
 	}
 }
 

@@ -115,8 +115,6 @@ func (r *reviewer) preview(cmd *cobra.Command, p *store.Payment, name, would str
 	return show(cmd, o, orderedTable)
 }
 
-const nothingChanged = "nothing was changed; to do it, add: --execute --actor NAME --reason TEXT"
-
 func newReviewRequery(p process) *cobra.Command {
 	var by store.Operator
 	var caller string

@@ -11,6 +11,7 @@ package order
 import (
 	"context"
 	_ "embed" // for order.sql
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/settleonce/settleonce/consumer/inbox"
 	"github.com/settleonce/settleonce/producer"
 )
 
@@ -191,4 +193,18 @@ type Decision struct {
 	Reason   string    `json:"reason,omitempty"`
 	Refund   uuid.UUID `json:"refund,omitzero"`
 	At       time.Time `json:"at"`
+}
+
+// Accepted reads the decision of a message on Topic that accepts an order; nil for
+// any other message. The error, which a handler can return as it is, makes the
+// message a dead letter.
+func Accepted(m *inbox.Message) (*Decision, error) {
+	if m.Type != TypeAccepted {
+		return nil, nil //nolint:nilnil // as the name says
+	}
+	var d Decision
+	if err := json.Unmarshal(m.Value, &d); err != nil {
+		return nil, inbox.Poison(err)
+	}
+	return &d, nil
 }

@@ -4,7 +4,6 @@ package packing
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,13 +30,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 
 // Pack is the inbox's handler for what was decided about orders.
 func Pack(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
-	if m.Type != order.TypeAccepted {
-		return nil
+	d, err := order.Accepted(m)
+	if d == nil || err != nil {
+		return err
 	}
-	var d order.Decision
-	if err := json.Unmarshal(m.Value, &d); err != nil {
-		return inbox.Poison(err)
-	}
-	_, err := tx.Exec(ctx, "INSERT INTO shop.packing_tasks (order_id, sku, quantity) VALUES ($1, $2, $3)", d.Order, d.SKU, d.Quantity)
+	_, err = tx.Exec(ctx, "INSERT INTO shop.packing_tasks (order_id, sku, quantity) VALUES ($1, $2, $3)", d.Order, d.SKU, d.Quantity)
 	return err
 }

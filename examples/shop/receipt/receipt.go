@@ -9,7 +9,6 @@ package receipt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,14 +47,11 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 
 // Note is the inbox's handler: it writes down that a receipt is to be sent.
 func Note(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
-	if m.Type != order.TypeAccepted {
-		return nil
+	d, err := order.Accepted(m)
+	if d == nil || err != nil {
+		return err
 	}
-	var d order.Decision
-	if err := json.Unmarshal(m.Value, &d); err != nil {
-		return inbox.Poison(err)
-	}
-	_, err := tx.Exec(ctx, "INSERT INTO shop.receipts (message_id, order_id, customer) VALUES ($1, $2, $3)", m.ID, d.Order, d.Customer)
+	_, err = tx.Exec(ctx, "INSERT INTO shop.receipts (message_id, order_id, customer) VALUES ($1, $2, $3)", m.ID, d.Order, d.Customer)
 	return err
 }
 
