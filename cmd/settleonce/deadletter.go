@@ -297,7 +297,7 @@ func (f *redriveFlags) redrive(cmd *cobra.Command, p process, desk *deadletter.D
 		done.Sent = 1
 		return done, desk.RedriveEdited(cmd.Context(), filter.IDs[0], body, f.by)
 	}
-	done.Redriven, err = desk.Redrive(cmd.Context(), filter, f.by, f.rate, nil)
+	done.Redriven, err = desk.Redrive(cmd.Context(), filter, f.by, f.rate)
 	if err == nil && done.Sent == 0 && done.Before > 0 {
 		err = fmt.Errorf("nothing was sent: %d were dealt with before, see `settleonce deadletter show`", done.Before)
 	}

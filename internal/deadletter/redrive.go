@@ -29,7 +29,7 @@ type Redriven struct {
 // perSecond a second (0: no limit). Each is written down before it is sent, so
 // that no two redrives send it; one that was interrupted in between may be sent
 // again. When ctx ends the rest is left as it is.
-func (d *Desk) Redrive(ctx context.Context, f *Filter, by store.Operator, perSecond float64, progress func(Redriven)) (done Redriven, err error) {
+func (d *Desk) Redrive(ctx context.Context, f *Filter, by store.Operator, perSecond float64) (done Redriven, err error) {
 	if err := by.Validate(); err != nil {
 		return done, err
 	}
@@ -53,9 +53,6 @@ func (d *Desk) Redrive(ctx context.Context, f *Filter, by store.Operator, perSec
 			err = nil
 		case err == nil:
 			done.Sent++
-		}
-		if progress != nil {
-			progress(done)
 		}
 		return err
 	})

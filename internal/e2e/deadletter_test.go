@@ -61,7 +61,7 @@ func TestDeadLetters_RedriveOnce(t *testing.T) {
 	require.Empty(t, s.letters(deadletter.Filter{Since: time.Now().Add(time.Hour)}))
 
 	// Sent again, each dies again: as another letter, with the same bytes.
-	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 100, nil)
+	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 100)
 	require.NoError(t, err)
 	require.Equal(t, deadletter.Redriven{Sent: 2}, done)
 	again := s.waitLetters(1) // a stale one is known by now, and answered: it does not die twice (G2)
@@ -70,7 +70,7 @@ func TestDeadLetters_RedriveOnce(t *testing.T) {
 	s.waitReplies(stale.IdempotencyKey, payment.ReplyRejected, 2)
 	require.Zero(t, s.settled(stale))
 
-	done, err = s.desk().Redrive(s.ctx, &deadletter.Filter{Any: true, IDs: []deadletter.ID{unreadable.ID}}, ada, 0, nil)
+	done, err = s.desk().Redrive(s.ctx, &deadletter.Filter{Any: true, IDs: []deadletter.ID{unreadable.ID}}, ada, 0)
 	require.NoError(t, err)
 	require.Equal(t, deadletter.Redriven{Before: 1}, done)
 	require.NoError(t, s.desk().Discard(s.ctx, again["unreadable"].ID, ada))
@@ -137,14 +137,14 @@ func TestG12_ForgedDeadLetterIsNotRedriven(t *testing.T) {
 		}
 	}
 	require.NoError(t, s.publish.Publish(s.ctx, letter(forged)))
-	_, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0, nil)
+	_, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0)
 	require.ErrorContains(t, err, "may not be what its caller wrote")
 	require.Zero(t, s.count("SELECT count(*) FROM settleonce.dead_letters"))
 	for _, l := range s.letters(deadletter.Filter{}) {
 		require.NoError(t, s.desk().Discard(s.ctx, l.ID, ada))
 	}
 	require.NoError(t, s.publish.Publish(s.ctx, letter(genuine)))
-	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0, nil)
+	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, done.Sent)
 }
