@@ -55,7 +55,7 @@ func TestP17_FiftyDeliveriesAtOnce(t *testing.T) {
 	require.Equal(t, 1, kinds[payment.ReplyOutcome])
 	require.Equal(t, 24, kinds[payment.ReplyPending]+kinds[payment.ReplyReplayed])
 	require.Equal(t, 1, s.charge(c).Requests)
-	require.Equal(t, []payment.State{payment.Succeeded}, s.eventStates(c))
+	require.Equal(t, []payment.State{payment.Succeeded}, s.waitEvents(c, 1))
 	require.Len(t, s.status(c).Deliveries, 49)
 	s.once(c)
 }
@@ -74,6 +74,7 @@ func TestP18_TwoCallersOneKey(t *testing.T) {
 		s.waitState(c, payment.Succeeded)
 		s.once(c)
 		require.Equal(t, c.Amount, s.charge(c).BookedAmount)
+		require.Equal(t, []payment.State{payment.Succeeded}, s.waitEvents(c, 1))
 		require.Equal(t, c.Amount, s.events(c)[0].Amount)
 		require.Equal(t, c.Caller, s.events(c)[0].Caller)
 		st := s.status(c)
@@ -392,7 +393,7 @@ func TestP27_KeyDroppedThenReplayed(t *testing.T) {
 	s.send(old)
 	require.Equal(t, payment.CodeStaleCommand, s.waitReply(c.IdempotencyKey, payment.ReplyRejected).Code)
 	require.Len(t, s.front.submits(c), 1)
-	require.Len(t, s.events(c), 1)
+	require.Len(t, s.waitEvents(c, 1), 1)
 }
 
 // B16: a check that was under way when the payment ended changes nothing and

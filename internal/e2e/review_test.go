@@ -209,6 +209,7 @@ func TestReview_AttemptChargesOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, past, 1)
 	require.Equal(t, "ada", past[0].Actor)
+	s.watch.until(t, func() bool { return s.lastEvent(c) == payment.Succeeded }, "outcome of %s", c.IdempotencyKey)
 	events := s.events(c)
 	require.Equal(t, 2, events[len(events)-1].Attempt)
 }
