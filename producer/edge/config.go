@@ -63,7 +63,8 @@ type Config struct {
 	PublishTimeout time.Duration
 	// MaxInFlight bounds the requests under way, waiting ones included. Callbacks
 	// have a quarter of it beside it, and no part in it: a stranger may send a body as
-	// slowly as it likes. Defaults to 4096.
+	// slowly as it likes. The waiting requests of one caller get a quarter; beyond it
+	// they are answered at once, with what is known. Defaults to 4096.
 	MaxInFlight int
 	// DrainDelay is how long requests are still taken after the context of Run has
 	// ended, so that load balancers notice. Defaults to none.

@@ -240,6 +240,49 @@ func TestStrangersStopNoPayments(t *testing.T) {
 	<-ended
 }
 
+// unborn knows no payment.
+type unborn struct{ nobody }
+
+// Look finds nothing.
+func (unborn) Look(context.Context, []uuid.UUID) ([]store.Payment, error) { return nil, nil }
+
+// A caller whose requests wait in a quarter of the places is answered at once; others wait on.
+func TestWaitersLeaveRoomForOtherCallers(t *testing.T) {
+	t.Parallel()
+	s := newNobody(t, func(c *Config) {
+		c.MaxInFlight, c.Reader, c.MaxWait = 8, unborn{}, 5*time.Minute
+		c.Callers = NewStaticCallers(map[string]Caller{"t": {Name: "shop"}, "u": {Name: "kiosk"}})
+	})
+	ask := func(token string) {
+		r := httptest.NewRequest(http.MethodGet, "/v1/payments/"+uuid.NewString(), http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Prefer", "wait=300")
+		s.handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	var waiting sync.WaitGroup
+	for _, token := range []string{"t", "t", "u"} {
+		waiting.Go(func() { ask(token) })
+	}
+	require.Eventually(t, func() bool {
+		s.watch.mu.Lock()
+		defer s.watch.mu.Unlock()
+		return len(s.watch.waits) == 3
+	}, 20*time.Second, time.Millisecond)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		ask("t")
+	}()
+	select {
+	case <-answered:
+	case <-time.After(time.Minute):
+		t.Error("the third of this caller waits as well")
+	}
+	close(s.draining)
+	waiting.Wait()
+	require.Empty(t, s.waiters.of)
+}
+
 func TestConfigSaysWhatToChange(t *testing.T) {
 	t.Parallel()
 	for sentence, change := range map[string]func(*Config){

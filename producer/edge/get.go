@@ -57,6 +57,11 @@ func (s *Server) paymentOf(r *http.Request) (uuid.UUID, *Problem) {
 
 // outcome waits for the end of a payment, and returns it as it was seen last.
 func (s *Server) outcome(r *http.Request, id uuid.UUID, p *store.Payment, wait time.Duration) *store.Payment {
+	leave, ok := s.waiters.enter(callOf(r.Context()).caller.Name)
+	if !ok {
+		return p
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	if seen := s.watch.wait(ctx, s.draining, id, func(p *store.Payment) bool { return p.State.Terminal() }); seen != nil {

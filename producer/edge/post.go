@@ -106,18 +106,27 @@ func (c content) of(p *store.Payment) bool { return p.Fingerprint.Matches(c.comm
 // nil where the command was not claimed yet, or nobody can say.
 func (s *Server) judged(r *http.Request, ours content, wait time.Duration) *store.Payment {
 	id := ours.command.Identity().PaymentID()
-	if wait <= 0 { // a repeat gets the first outcome even so
-		found, err := s.cfg.Reader.Look(r.Context(), []uuid.UUID{id})
-		if err != nil || len(found) == 0 {
-			return nil
-		}
-		return &found[0]
+	leave, ok := s.waiters.enter(ours.command.Caller)
+	if ok {
+		defer leave()
+	}
+	if wait <= 0 || !ok { // a repeat gets the first outcome even so
+		return s.known(r, id)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	return s.watch.wait(ctx, s.draining, id, func(p *store.Payment) bool {
 		return p.State.Terminal() || !ours.of(p)
 	})
+}
+
+// known is the payment as it is now; nil where it is not there, or nobody can say.
+func (s *Server) known(r *http.Request, id uuid.UUID) *store.Payment {
+	found, err := s.cfg.Reader.Look(r.Context(), []uuid.UUID{id})
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	return &found[0]
 }
 
 // isFirst reports whether the delivery at that place is the one that brought the

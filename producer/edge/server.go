@@ -31,6 +31,7 @@ const (
 type Server struct {
 	cfg      Config
 	watch    *watcher
+	waiters  *waiters
 	free     chan struct{} // one token per request under way
 	door     chan struct{} // the same for strangers' requests, apart: slow ones must not stop payments
 	stories  chan struct{} // one per history that is read
@@ -47,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, watch: newWatcher(cfg.Reader.Look, cfg.Logger), free: make(chan struct{}, cfg.MaxInFlight),
+		cfg: cfg, watch: newWatcher(cfg.Reader.Look, cfg.Logger), waiters: newWaiters(cfg.MaxInFlight), free: make(chan struct{}, cfg.MaxInFlight),
 		door:    make(chan struct{}, max(cfg.MaxInFlight/strangersShare, 1)),
 		stories: make(chan struct{}, storiesAtOnce), draining: make(chan struct{}),
 	}
