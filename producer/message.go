@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,9 +28,14 @@ type Message struct {
 	Key string
 	// Type becomes ce_type, such as "order.accepted". Required.
 	Type string
-	// Payload is the value, as JSON. Required.
+	// Payload is the value, as JSON, of at most 1,000,000 bytes with the other fields:
+	// brokers take no message above 1 MiB by default. Required.
 	Payload []byte
 }
+
+// maxMessage bounds a message. What no broker takes would be tried for ever, and keep
+// back what its service enqueues later.
+const maxMessage = 1_000_000
 
 // ourTopics are the names that belong to settleonce.
 const ourTopics = "payment."
@@ -45,8 +51,10 @@ func (m *Message) Validate() error {
 		return fmt.Errorf("topic %s is settleonce's own: name one of yours", m.Topic)
 	case m.Key == "" || m.Type == "":
 		return errors.New("the message has no key or no type: set both")
-	case len(m.Payload) == 0:
-		return errors.New("the message has no payload: say what happened, as JSON")
+	case !json.Valid(m.Payload):
+		return errors.New("the message's payload is no JSON: say what happened, as JSON")
+	case len(m.Key)+len(m.Type)+len(m.Payload) > maxMessage:
+		return fmt.Errorf("the message has %d bytes, use at most %d: publish where the content is instead", len(m.Key)+len(m.Type)+len(m.Payload), maxMessage)
 	}
 	return nil
 }

@@ -35,7 +35,12 @@ func (o *OutboxPublisher) round(ctx context.Context) (roundResult, error) {
 	if err != nil {
 		return roundResult{}, err
 	}
-	done, publishErr := o.publish(work, batch)
+	done, refused, publishErr := o.publish(work, batch)
+	for seq, reason := range refused {
+		if err := o.park(work, tx, seq, reason); err != nil {
+			return roundResult{}, err
+		}
+	}
 	if _, err := tx.Exec(work, deleteSQL, done); err != nil {
 		return roundResult{}, fmt.Errorf("delete %d published commands: %w", len(done), err)
 	}
@@ -91,36 +96,46 @@ func (o *OutboxPublisher) sort(ctx context.Context, tx pgx.Tx, rows []outboxRow)
 			batch.messages = append(batch.messages, message)
 			continue
 		}
-		if _, parkErr := tx.Exec(ctx, parkSQL, row.seq, err.Error()); parkErr != nil {
-			return outboxBatch{}, fmt.Errorf("park outbox row %d: %w", row.seq, parkErr)
+		if err := o.park(ctx, tx, row.seq, err); err != nil {
+			return outboxBatch{}, err
 		}
-		o.log.Error().Err(err).Int64("seq", row.seq).
-			Msg("outbox row cannot be published and was parked, correct it and set parked_reason to null")
 	}
 	return batch, nil
 }
 
-// publish returns the rows that all in-sync replicas have, and an error that
-// covers the others.
-func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) ([]int64, error) {
+func (o *OutboxPublisher) park(ctx context.Context, tx pgx.Tx, seq int64, reason error) error {
+	if _, err := tx.Exec(ctx, parkSQL, seq, reason.Error()); err != nil {
+		return fmt.Errorf("park outbox row %d: %w", seq, err)
+	}
+	o.log.Error().Err(reason).Int64("seq", seq).
+		Msg("outbox row cannot be published and was parked, correct it and set parked_reason to null")
+	return nil
+}
+
+// publish returns the rows that all in-sync replicas have, those that the topic
+// will never take as they are, and an error that covers all but the first.
+func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) (done []int64, refused map[int64]error, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.PublishTimeout, errors.New("no answer from Kafka in time"))
 	defer cancel()
-	err := o.producer.publisher.Publish(ctx, batch.messages...)
-	if err == nil {
-		return batch.seqs, nil
+	if err = o.producer.publisher.Publish(ctx, batch.messages...); err == nil {
+		return batch.seqs, nil, nil
 	}
 	var each kafka.PublishErrors
 	if !errors.As(err, &each) || len(each) != len(batch.seqs) {
-		return nil, err
+		return nil, nil, err
 	}
-	var done, failed []int64
+	var failed []int64
+	refused = make(map[int64]error)
 	for i, seq := range batch.seqs {
-		if each[i] == nil {
+		switch {
+		case each[i] == nil:
 			done = append(done, seq)
-		} else {
+		case errors.Is(each[i], kafka.ErrMessageTooLarge):
+			refused[seq] = each[i]
+		default:
 			failed = append(failed, seq)
 		}
 	}
 	o.deferred.add(time.Now(), failed)
-	return done, err
+	return done, refused, err
 }

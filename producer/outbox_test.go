@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,13 @@ func rows(t *testing.T, pool *pgxpool.Pool) int {
 	t.Helper()
 	var n int
 	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM settleonce_outbox.commands").Scan(&n))
+	return n
+}
+
+func parked(t *testing.T, pool *pgxpool.Pool) int {
+	t.Helper()
+	var n int
+	require.NoError(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM settleonce_outbox.commands WHERE parked_reason IS NOT NULL").Scan(&n))
 	return n
 }
 
@@ -313,6 +321,8 @@ func TestOutboxPublisherSendsMessagesToo(t *testing.T) {
 			func(m *producer.Message) { m.Topic = "shop orders" },
 			func(m *producer.Message) { m.Key = "" },
 			func(m *producer.Message) { m.Payload = nil },
+			func(m *producer.Message) { m.Payload = []byte("accepted") },
+			func(m *producer.Message) { m.Payload = []byte(`"` + strings.Repeat("x", 1_000_000) + `"`) },
 		} {
 			bad := m
 			wrong(&bad)
@@ -334,7 +344,8 @@ func TestOutboxPublisherSendsMessagesToo(t *testing.T) {
 // Rows that are no commands are parked with the reason; the others go on.
 func TestOutboxPublisherParksWhatIsNoCommand(t *testing.T) {
 	t.Parallel()
-	cluster := broker(t, "")
+	cluster := broker(t, "", kfake.SeedTopics(1, "shop.orders"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "shop.orders", Partitions: []int32{0}, Err: kerr.MessageTooLarge, Count: -1})
 	pool := pgtest.New(t, producer.OutboxMigrate)
 	cmds := commands(t, 4)
 	byHand := func(topic, key string, payload []byte) {
@@ -346,11 +357,12 @@ VALUES (gen_random_uuid(), $1, $2, 'payment.command', $3)`, topic, key, payload)
 	byHand("payment.événements", cmds[0].IdempotencyKey.String(), cmds[0].AppendJSON(nil))
 	byHand(topic, cmds[2].IdempotencyKey.String(), cmds[1].AppendJSON(nil))
 	enqueue(t, pool, cmds[3])
+	byHand("shop.orders", "order-1", []byte(`"larger than the topic takes"`))
 
 	run(t, pool, newProducer(t, cluster, nil), producer.OutboxConfig{})
 	c := reader(t, cluster, topic)
 	require.Equal(t, cmds[3].IdempotencyKey.String(), string(take(t, c, 1)[0].Key))
-	require.Eventually(t, func() bool { return rows(t, pool) == 3 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return parked(t, pool) == 4 }, 20*time.Second, 10*time.Millisecond)
 	found, err := pool.Query(t.Context(), "SELECT coalesce(parked_reason, '') FROM settleonce_outbox.commands ORDER BY seq")
 	require.NoError(t, err)
 	reasons, err := pgx.CollectRows(found, pgx.RowTo[string])
@@ -358,6 +370,7 @@ VALUES (gen_random_uuid(), $1, $2, 'payment.command', $3)`, topic, key, payload)
 	require.Contains(t, reasons[0], "is not JSON")
 	require.Contains(t, reasons[1], `aggregatetype is "payment.\u00e9v`)
 	require.Contains(t, reasons[2], "must be the command's idempotencyKey")
+	require.Contains(t, reasons[3], "too large for the topic")
 
 	// Corrected by hand, the row goes on.
 	_, err = pool.Exec(t.Context(), `UPDATE settleonce_outbox.commands SET aggregateid = $1, parked_reason = NULL
