@@ -111,7 +111,7 @@ func ledgers(c *config.Config) map[string]string {
 
 func checkRules(c *config.Config, known map[string]string) check.Rules {
 	rules := check.Rules{
-		Namespaces: known, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
+		Namespaces: known, Own: c.Callers.OwnTopics, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
 		Share: c.Reconciler.QueryShare, Floor: c.Reconciler.QueryFloor, Blind: map[string]string{}, Prompted: map[string]string{},
 	}
 	for caller := range known {

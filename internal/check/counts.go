@@ -65,6 +65,12 @@ type Counts struct {
 	Told             int `json:"answersOfTheEdge"`
 	Callbacks        int `json:"callbacksTaken"`
 	CallbacksRefused int `json:"callbacksRefused"`
+
+	// Forged are commands in another's name that were refused, ShutOut those of callers
+	// that were shut out, and Posed requests at the edge with a key that is none.
+	Forged  int `json:"forgedCommandsRefused"`
+	ShutOut int `json:"commandsOfTheShutOutRefused"`
+	Posed   int `json:"impostorsRefused"`
 }
 
 // ChannelCounts are the counts of one channel.
@@ -115,6 +121,7 @@ func (j *judge) count() Counts {
 	for _, of := range c.Channels {
 		c.Queries += of.Queries
 	}
+	j.countRefused(&c)
 	for _, v := range j.evidence.arrivals {
 		c.arrival(v)
 	}

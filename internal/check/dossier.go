@@ -34,6 +34,8 @@ type arrival struct {
 
 	at  time.Time
 	sum digest
+	// signed stands for its signatures, of which it may have none.
+	signed digest
 	// key is the record's, where it belongs to no payment.
 	key string
 	// dossier is the payment it is a delivery of; nil for one that cannot be read.
@@ -45,6 +47,8 @@ type arrival struct {
 	dead        []deadLetter
 	// asked is what it asked for, where that is not what the first delivery did.
 	asked *asked
+	// names is the payment that a forged command names, and is no delivery of.
+	names *dossier
 }
 
 // deadLetter is a record in the dead-letter topic.

@@ -110,7 +110,7 @@ func (e *Evidence) known(id uuid.UUID) (*dossier, bool) {
 // their order.
 func (e *Evidence) AddCommand(r *kafka.Record) {
 	decoded := payment.Decode(r.Value)
-	v := &arrival{place: e.placeOf(r), at: r.Time, sum: digestOf(r.Key, r.Value)}
+	v := &arrival{place: e.placeOf(r), at: r.Time, sum: digestOf(r.Key, r.Value), signed: signedBy(r)}
 	e.arrivals = append(e.arrivals, v)
 	e.lanes[v.lane] = append(e.lanes[v.lane], v)
 	if !decoded.Identified || !decoded.KeyMatches(r.Key) {
@@ -276,7 +276,7 @@ func (e *Evidence) disown(v *arrival) {
 	if d == nil || len(v.replies) > 0 {
 		return
 	}
-	v.dossier, v.key = nil, d.key()
+	v.dossier, v.names, v.key = nil, d, d.key()
 	was := d.arrivals[0]
 	d.arrivals = slices.DeleteFunc(d.arrivals, func(a *arrival) bool { return a == v })
 	for i, a := range d.arrivals {

@@ -198,6 +198,7 @@ func (j *judge) fulfilled() {
 			j.check("G14")
 		}
 		j.ending(d, x)
+		j.dropped(d, x)
 	}
 }
 

@@ -17,6 +17,8 @@ func (j *judge) arrival(v *arrival) {
 		key = v.dossier.key()
 	}
 	switch {
+	case j.forged[v.seal()] != nil, j.late(v):
+		j.refusedRecord(v, key)
 	case v.dossier == nil:
 		j.buried(v, key)
 	case j.foreign(v.dossier):
@@ -100,6 +102,9 @@ func (j *judge) charge(d *dossier) {
 	}
 	if j.foreign(d) {
 		j.brokenf("G12", d.key(), "the channel was asked in the name of %s, who may not publish", d.identity.Caller)
+	}
+	if j.late(d.first()) {
+		j.brokenf("G12", d.key(), "the channel was asked by a command of %s that was published after it was shut out", d.identity.Caller)
 	}
 	for _, c := range d.entries() {
 		j.sameContent(d, c)
@@ -298,12 +303,12 @@ func (j *judge) delivered(d *dossier) {
 	}
 	caller := d.identity.Caller
 	for _, r := range d.replies {
-		if want := j.rules.Topics.RepliesOf(caller); r.topic != want {
+		if want := j.ownTopic(j.rules.Topics.Replies, caller); r.topic != want {
 			j.brokenf("G12", d.key(), "a reply to %s is at %s, and not in %s", caller, r.place, want)
 		}
 	}
 	for _, e := range d.events {
-		if want := j.rules.Topics.EventsOf(caller); e.topic != want {
+		if want := j.ownTopic(j.rules.Topics.Events, caller); e.topic != want {
 			j.brokenf("G12", d.key(), "an event of %s is at %s, and not in %s", caller, e.place, want)
 		}
 	}

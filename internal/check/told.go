@@ -18,6 +18,9 @@ type Told struct {
 	// Looked says that the client asked what became of the payment, and submitted
 	// nothing.
 	Looked bool
+	// Posed says what it showed that is none of its own: then Caller is whom it posed
+	// as. Empty for one that showed its own key.
+	Posed string
 
 	// Status is that of HTTP; Code is the problem's, empty without one.
 	Status int
@@ -47,6 +50,10 @@ func (j *judge) told() {
 	for i := range j.rules.Told {
 		t := &j.rules.Told[i]
 		id := payment.Identity{Caller: t.Caller, Operation: payment.OperationCharge, Key: t.Key}.PaymentID()
+		if t.Posed != "" {
+			j.posed(t, id)
+			continue
+		}
 		if t.Payment != uuid.Nil {
 			j.check("G12")
 			if t.Payment != id {

@@ -94,6 +94,8 @@ type Ends struct {
 	AnyReview bool
 	// Never says that nobody must ever hear of it.
 	Never bool
+	// Buried says that it may be a dead letter instead.
+	Buried bool
 }
 
 // Expectation is what whoever published a payment knows about it.
@@ -130,8 +132,17 @@ type Rules struct {
 	// Window is the age past which an unknown command is stale, Skew how far it may
 	// be issued in the future. Zero leaves the age out.
 	Window, Skew time.Duration
-	// Topics are where callers' replies and events go; nil leaves it out.
+	// Topics are where callers' replies and events go; nil leaves it out. Own are the
+	// callers with topics of their own, each with what ends their names; the topics'
+	// own knowledge of them is not asked, as the workers go by it.
 	Topics *payment.Topics
+	Own    map[string]string
+	// Forged are commands that were published in another's name, as whoever did it
+	// tells; nil for none.
+	Forged []Forgery
+	// ShutOut are callers that were revoked, and since when at the latest: what was
+	// published from then on is a dead letter.
+	ShutOut map[string]time.Time
 	// Prompted are channels that may be asked before a re-query is due, and why.
 	Prompted map[string]string
 	// Blind are channels whose ledger cannot be seen, and why.
@@ -163,11 +174,14 @@ type judge struct {
 	obligationsPaid, paidTwice int
 	// heard are the callbacks about each payment.
 	heard map[uuid.UUID][]*CallbackRow
+	// forged are the records that are.
+	forged map[seal]*Forgery
 }
 
 func newJudge(e *Evidence, rules Rules) *judge {
 	e.match()
 	j := &judge{evidence: e, rules: rules, checked: map[string]int{}, imported: map[uuid.UUID]bool{}, heard: map[uuid.UUID][]*CallbackRow{}}
+	j.forged = forgedOf(rules.Forged)
 	if rules.Database != nil {
 		for i := range rules.Database.Payments {
 			if p := &rules.Database.Payments[i]; p.Imported {
@@ -212,6 +226,7 @@ func (j *judge) verdict() Verdict {
 		j.ended(d)
 		j.punctual(d)
 	}
+	j.forgeries()
 	j.obligations()
 	j.shared()
 	j.fulfilled()

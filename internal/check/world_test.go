@@ -232,7 +232,7 @@ func rejectedAs(guarantee string, code payment.Code) Ends {
 func (w *world) rules() Rules {
 	return Rules{
 		Callers: callers, Expected: w.expected, Share: 0.2, Floor: 25, Window: 14 * 24 * time.Hour, Skew: 5 * time.Minute,
-		Topics: &w.topics, Namespaces: map[string]string{"market": "market", "jobs": "market"}, RepayNamed: []string{"market"},
+		Topics: &w.topics, Own: map[string]string{"partner": "partner"}, Namespaces: map[string]string{"market": "market", "jobs": "market"}, RepayNamed: []string{"market"},
 	}
 }
 
