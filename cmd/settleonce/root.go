@@ -62,7 +62,7 @@ var commands = []func(p process) *cobra.Command{
 	newDev, newDemo, newPublish, newStatus,
 	newConsumer, newOutbox, newReconciler, newGateway, newAll, newSim,
 	newDoctor, newLag, newReview, newReplay, newDeadLetter, newRecover,
-	newMigrate, newTopics, newCallers, newBackfill, newCheck, newBench, newTorture, newConfig, newHealth, newVersion,
+	newMigrate, newTopics, newCallers, newBackfill, newCheck, newBench, newTorture, newDownstream, newConfig, newHealth, newVersion,
 }
 
 // knownCommand refuses words that are no sub-command, with the one probably meant.

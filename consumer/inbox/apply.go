@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/settleonce/settleonce/internal/crashpoint"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -74,12 +75,15 @@ func (in *Inbox) apply(ctx context.Context, chunk []*kafka.Delivery) (bad int, e
 	if err := a.mark(ctx, tx); err != nil {
 		return notOurs, err
 	}
+	crashpoint.Here(crashpoint.InboxMarked)
 	if bad, err := a.handle(ctx, tx); err != nil {
 		return bad, err
 	}
+	crashpoint.Here(crashpoint.InboxHandled)
 	if err := a.advance(ctx, tx); err != nil {
 		return notOurs, err
 	}
+	crashpoint.Here(crashpoint.InboxAdvanced)
 	// A revoked partition must not make the commit unknown. If its answer is lost
 	// all the same, the markers tell the next try what became of it.
 	commitCtx, cancelCommit := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
@@ -87,6 +91,7 @@ func (in *Inbox) apply(ctx context.Context, chunk []*kafka.Delivery) (bad int, e
 	if err := tx.Commit(commitCtx); err != nil {
 		return a.blameCommit(err), fmt.Errorf("commit: %w", err)
 	}
+	crashpoint.Here(crashpoint.InboxCommitted)
 	a.count()
 	return 0, nil
 }

@@ -45,6 +45,11 @@ const (
 	EdgeStart     Point = "edge.start"     // a request read, nothing published
 	EdgePublished Point = "edge.published" // published, nothing looked up
 	EdgeJudged    Point = "edge.judged"    // the answer is known, not sent
+
+	InboxMarked    Point = "inbox.marked"    // downstream: markers written, no effect
+	InboxHandled   Point = "inbox.handled"   // markers and effects written
+	InboxAdvanced  Point = "inbox.advanced"  // versions too, not committed
+	InboxCommitted Point = "inbox.committed" // committed, offsets perhaps not
 )
 
 // Points lists all points.
@@ -53,6 +58,7 @@ func Points() []Point {
 		ClaimStart, ClaimCommitted, ClaimFinished, SendStart, SendDone, SettleStart, SettleDone,
 		RelayRead, RelayPublished, RelayMarked, WakeTaken, CheckPicked, QueryDone, ResumeStored,
 		CallbackStored, CallbackPicked, CallbackMarked, EdgeStart, EdgePublished, EdgeJudged,
+		InboxMarked, InboxHandled, InboxAdvanced, InboxCommitted,
 	}
 }
 
