@@ -15,7 +15,7 @@ TESTRUN   ?=
 KAFKA     ?= embedded
 # The seeds of demo-kills: each is another run.
 SEEDS     ?= 1 2 3
-# The size of a torture run, and its seed; 0 takes a random one.
+# How many payments a torture run has, and its seed; 0 takes a random one.
 PAYMENTS  ?= 3000
 SEED      ?= 0
 # How many old payments backfill-million brings in.

@@ -19,7 +19,7 @@ func demoTable(t *table, r demo.Report) {
 	t.row("")
 	t.row("COMMANDS", "", fmt.Sprintf("payment.commands on the %s broker, seed %d", r.Broker, r.Seed))
 	count("published", c.Records, "within %.0f s; %d more in an aborted transaction", r.PublishSeconds, c.Aborted)
-	count("unique keys", c.Keys, "")
+	count("unique keys", c.Keys, "%d of them payments to claim; the others are second keys of orders, or nonsense", r.Payments)
 	t.row("CHANNEL", "", "its own ledger, which nobody of ours writes")
 	count("charges", c.Charges, "%d submits arrived, %d queries (budget: %s)", c.ChannelAsked, c.Queries, r.QueryBudget)
 	count("keys charged twice", c.DoubleCharged, "")

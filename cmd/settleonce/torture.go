@@ -37,8 +37,8 @@ func newTorture(p process) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&cfg.Fleet.Kafka, "kafka", fleet.KafkaEmbedded, "broker to start: embedded or apache")
-	f.IntVar(&cfg.Payments, "payments", 3000, "records to publish, about")
-	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 250 records, at least 20 s")
+	f.IntVar(&cfg.Payments, "payments", 3000, "payments: different keys to claim; repeats, second keys and nonsense come on top, about 1.6 records for each")
+	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 156 payments (250 records), at least 20 s, at most 15m")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same payments and schedule again; 0: a random one, which is printed")
 	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")

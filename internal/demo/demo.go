@@ -31,8 +31,13 @@ import (
 // Config is one demo.
 type Config struct {
 	Fleet fleet.Config
-	// Commands is about how many records are published. Defaults to 4000.
+	// Commands is about how many records are published. Defaults to 4000, or to none
+	// where Payments is set.
 	Commands int
+	// Payments is how many payments there are at least that come by themselves and ought
+	// to be claimed; repeats, second keys, conflicts and nonsense come on top. Defaults
+	// to what Commands comes to.
+	Payments int
 	// Seed makes keys, faults and kills; 0 takes a random one.
 	Seed uint64
 	// Each is the processes per role. Defaults to 2.
@@ -92,7 +97,9 @@ type Progress struct {
 
 // WithDefaults returns a copy with unset fields set.
 func (c Config) WithDefaults() Config {
-	c.Commands = cmp.Or(c.Commands, 4000)
+	if c.Commands == 0 && c.Payments == 0 {
+		c.Commands = 4000
+	}
 	c.Each = cmp.Or(c.Each, 2)
 	c.Patience = cmp.Or(c.Patience, 2*time.Minute+time.Duration(max(0, c.Kills))*5*time.Second)
 	if c.Seed == 0 {
@@ -113,8 +120,10 @@ func (c Config) WithDefaults() Config {
 // Validate reports the first setting that must be changed.
 func (c Config) Validate() error {
 	switch {
-	case c.Commands < 100 || c.Commands > 500_000:
+	case (c.Payments == 0 && c.Commands < 100) || c.Commands > 500_000:
 		return errors.New("set the number of commands between 100 and 500000")
+	case c.Payments != 0 && (c.Payments < 100 || c.Payments > 300_000):
+		return errors.New("set the number of payments between 100 and 300000")
 	case c.Each < 1 || c.Each > 8:
 		return errors.New("set the number of processes per role between 1 and 8")
 	case c.Kills > 200:
@@ -131,8 +140,11 @@ func (c Config) Validate() error {
 type Report struct {
 	check.Verdict
 
-	Broker    string         `json:"broker"`
-	Seed      uint64         `json:"seed"`
+	Broker string `json:"broker"`
+	Seed   uint64 `json:"seed"`
+	// Payments is how many of the keys came by themselves and ought to be claimed; the
+	// others follow from those, or are nonsense.
+	Payments  int            `json:"payments"`
 	Processes int            `json:"processesPerRole"`
 	Killed    map[string]int `json:"killed"`
 	// Crashed are processes that ended by themselves, which none should.
@@ -249,7 +261,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	}
 	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
 	topics := payment.NewTopics(cfg.Fleet.Prefix)
-	s := write(cfg.Commands, cfg.Length, cfg.Seed, time.Now(), cfg.Channels, cfg.extra...)
+	s := write(size{cfg.Commands, cfg.Payments}, cfg.Length, cfg.Seed, time.Now(), cfg.Channels, cfg.extra...)
 	r := &run{
 		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
 		tail: check.NewTail(f.Client(), topics), begun: time.Now(),
@@ -290,7 +302,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	}
 	report := Report{
 		Disturbed: r.cfg.Disturb != nil,
-		Broker:    cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each,
+		Broker:    cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each, Payments: r.script.sought,
 		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: (r.settled - r.published).Seconds(),
 		QueryBudget: fmt.Sprintf("%g %% of submissions + %g/s", queryShare*100, queryFloor),
 	}

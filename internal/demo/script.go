@@ -28,8 +28,16 @@ type planned struct {
 	ends    check.Ends
 	// at is when it is delivered first, where that is planned.
 	at time.Duration
+	// waits says that it is published once an event of another payment was seen.
+	waits bool
 	// dropped says that it was never published, as what it waited for cannot come.
 	dropped bool
+}
+
+// sought reports whether it comes by itself and ought to be claimed: it is one of
+// those that a script is asked for.
+func (p *planned) sought() bool {
+	return !p.waits && !p.ends.Never && p.command.Caller != stranger && !slices.Equal(p.ends.States, []payment.State{payment.Rejected})
 }
 
 func (p *planned) id() uuid.UUID { return p.command.Identity().PaymentID() }
@@ -78,19 +86,30 @@ type script struct {
 	transactions []transaction
 	// later are the records of triggers and transactions.
 	later int
-	// records is how many records there will be.
-	records int
-	length  time.Duration
+	// records is how many records there will be, sought how many payments that come
+	// by themselves and ought to be claimed.
+	records, sought int
+	length          time.Duration
 	// anyReview are the channels whose payments may end in review.
 	anyReview map[string]bool
 }
 
-// write makes a script of about so many records, spread over the channels: every
-// story at least once, the extra ones exactly once. The same seed and start give
-// the same script.
-func write(records int, length time.Duration, seed uint64, start time.Time, channels []Channel, extra ...story) *script {
+// size is what a script has at least: records, or payments that come by themselves
+// and ought to be claimed. Their second keys, repeats and conflicts come on top.
+type size struct{ records, payments int }
+
+// Records is about how many records so many payments come to, with all that comes on
+// top of them.
+func Records(payments int) int { return payments * 8 / 5 }
+
+func (n size) reached(s *script) bool { return s.count() >= n.records && s.sought >= n.payments }
+
+// write makes a script of about that size, spread over the channels: every story at
+// least once, the extra ones exactly once. The same seed and start give the same
+// script, and a larger one has all of a smaller one of the same length.
+func write(want size, length time.Duration, seed uint64, start time.Time, channels []Channel, extra ...story) *script {
 	w := &writer{
-		script: &script{length: cmp.Or(length, lengthOf(records))}, random: newRandom(seed), seed: seed, channels: channels,
+		script: &script{length: cmp.Or(length, lengthOf(max(want.records, Records(want.payments))))}, random: newRandom(seed), seed: seed, channels: channels,
 		start: start.UTC().Truncate(time.Millisecond),
 	}
 	w.script.anyReview = map[string]bool{}
@@ -105,7 +124,7 @@ func write(records int, length time.Duration, seed uint64, start time.Time, chan
 	for i := range extra {
 		w.tell(&extra[i])
 	}
-	for w.script.count() < records {
+	for !want.reached(w.script) {
 		w.tell(w.choose(total))
 	}
 	slices.SortStableFunc(w.script.deliveries, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
@@ -162,7 +181,13 @@ type writer struct {
 
 func (w *writer) tell(s *story) {
 	w.story = s.name
+	before := len(w.script.payments)
 	s.tell(w)
+	for _, p := range w.script.payments[before:] {
+		if p.sought() {
+			w.script.sought++
+		}
+	}
 }
 
 func (w *writer) choose(total int) *story {
@@ -265,16 +290,20 @@ func (w *writer) transact(commit bool, n int, e check.Ends) {
 // when delivers a payment once an event of another one was seen, and again after
 // the pauses.
 func (w *writer) when(p *planned, event payment.EventType, then *planned, again ...time.Duration) {
-	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: event, then: then, again: again})
-	w.script.later += 1 + len(again)
+	w.await(trigger{payment: p.id(), event: event, then: then, again: again})
 }
 
 // wellAfter delivers a payment some seconds after the success of another one, and
 // issues it only then.
 func (w *writer) wellAfter(p, then *planned) {
 	const after = 3 * time.Second // the tolerance is 2 s
-	w.script.triggers = append(w.script.triggers, trigger{payment: p.id(), event: payment.EventSucceeded, then: then, after: after, fresh: true})
-	w.script.later++
+	w.await(trigger{payment: p.id(), event: payment.EventSucceeded, then: then, after: after, fresh: true})
+}
+
+func (w *writer) await(t trigger) {
+	t.then.waits = true
+	w.script.triggers = append(w.script.triggers, t)
+	w.script.later += 1 + len(t.again)
 }
 
 // repeat delivers a payment again: in the same batch, right behind, or late.

@@ -18,7 +18,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 	t.Parallel()
 	values := func(seed uint64) []string {
 		var out []string
-		for _, d := range write(800, 0, seed, begin, one).deliveries {
+		for _, d := range write(size{records: 800}, 0, seed, begin, one).deliveries {
 			m := d.message("t")
 			out = append(out, string(m.Key)+string(m.Value))
 		}
@@ -34,7 +34,7 @@ func TestScript_FollowsFromItsSeed(t *testing.T) {
 func TestScript_HasEveryStory(t *testing.T) {
 	t.Parallel()
 	for _, records := range []int{100, 4000} {
-		s := write(records, 0, 3, begin, one)
+		s := write(size{records: records}, 0, 3, begin, one)
 		told := map[string]bool{}
 		for _, p := range s.payments {
 			told[p.story] = true
@@ -53,11 +53,38 @@ func TestScript_HasEveryStory(t *testing.T) {
 	}
 }
 
+// A script of so many payments has them all, and about as many records as is said. A
+// larger one tells all that a smaller one of the same length does, so that what a seed
+// shows in a small run is in a large one too.
+func TestScript_HasThePayments(t *testing.T) {
+	t.Parallel()
+	told := func(n int) (s *script, keys []string) {
+		s = write(size{payments: n}, time.Minute, 3, begin, one)
+		for _, p := range s.payments {
+			keys = append(keys, p.command.IdempotencyKey.String())
+		}
+		return s, keys
+	}
+	small, keys := told(500)
+	require.Equal(t, 500, small.sought)
+	large, more := told(3000)
+	require.Equal(t, 3000, large.sought)
+	require.Subset(t, more, keys)
+	require.InEpsilon(t, Records(3000), large.records, 0.1)
+	payments := map[string]bool{}
+	for _, d := range large.deliveries {
+		if d.command != nil {
+			payments[d.command.IdempotencyKey.String()] = true
+		}
+	}
+	require.Greater(t, len(payments), large.sought-100, "they come by themselves, but for those in transactions")
+}
+
 // What the stories say about a payment is what a consumer makes of it: faults are
 // ones that the channel knows, and only invalid commands are invalid.
 func TestScript_SaysWhatItMeans(t *testing.T) {
 	t.Parallel()
-	for _, p := range write(4000, 0, 4, begin, one).payments {
+	for _, p := range write(size{records: 4000}, 0, 4, begin, one).payments {
 		if fault := p.command.Metadata["sim"]; fault != "" {
 			_, err := sim.ParseFaults(fault, 1)
 			require.NoError(t, err, p.story)

@@ -23,7 +23,9 @@ import (
 // Config is one run.
 type Config struct {
 	Fleet fleet.Config
-	// Payments is about how many records are published. Defaults to 3000.
+	// Payments is how many payments there are at least: different keys that ought to be
+	// claimed. Repeats, second keys, conflicts, replays and nonsense come on top, and
+	// make it about 1.6 records each. Defaults to 3000.
 	Payments int
 	// Length is how long publishing and breaking takes. Defaults to a time that
 	// follows from Payments.
@@ -47,7 +49,7 @@ type Config struct {
 // WithDefaults returns a copy with unset fields set.
 func (c Config) WithDefaults() Config {
 	c.Payments = cmp.Or(c.Payments, 3000)
-	c.Length = cmp.Or(c.Length, min(max(time.Duration(c.Payments)*time.Second/perSecond, shortest), longest))
+	c.Length = cmp.Or(c.Length, min(max(time.Duration(demo.Records(c.Payments))*time.Second/perSecond, shortest), longest))
 	c.Patience = cmp.Or(c.Patience, 3*time.Minute+c.Length/4)
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64N(1e6) + 1
@@ -106,7 +108,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	cfg.Fleet.Restartable, cfg.Fleet.EmbeddedBrokers, cfg.Fleet.Apache = true, brokers, apache()
 	t := &tormentor{cfg: cfg, losses: newLosses(), struck: map[Fault]int{}, points: map[string]int{}, did: map[string]int{}}
 	report, err := demo.Run(ctx, demo.Config{
-		Fleet: cfg.Fleet, Commands: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
+		Fleet: cfg.Fleet, Payments: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
 		Channels: callingBack(cfg.Seed, channelsOf(of)), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front,
 		Workers: func(f *fleet.Fleet) ([]string, error) { return t.connect(ctx, f) },

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/demo"
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
@@ -48,6 +49,9 @@ func TestTorture_ShortRun(t *testing.T) {
 	require.Greater(t, report.Counts.Told, 50)
 	require.NotZero(t, report.Counts.Callbacks)
 	require.NotZero(t, report.Counts.CallbacksRefused)
+	require.GreaterOrEqual(t, report.Payments, 500)
+	require.Greater(t, report.Counts.Keys, report.Payments)
+	require.Greater(t, report.Counts.Records, demo.Records(report.Payments)*9/10)
 	for _, u := range report.Unchecked {
 		require.NotEqual(t, "G13", u.Guarantee, u.What+": "+u.Why)
 	}
