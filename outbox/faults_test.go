@@ -281,6 +281,7 @@ func (c *chaos) disturb() {
 			relays[i].stop()
 			relays[i] = c.launch(&faults)
 		case 1:
+			c.begun(relays) // a relay that cannot read its installation does not start
 			_, err := c.pool.Exec(c.t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", c.name)
 			require.NoError(c.t, err)
 		case 2:
@@ -297,6 +298,18 @@ func (c *chaos) disturb() {
 	}
 	for _, r := range relays {
 		r.stop()
+	}
+}
+
+// begun waits until every relay has said that it is alive.
+func (c *chaos) begun(relays []*actor) {
+	c.t.Helper()
+	for _, r := range relays {
+		c.eventually("the relay begins", func() bool {
+			var alive bool
+			err := c.pool.QueryRow(c.t.Context(), "SELECT EXISTS (SELECT FROM settleonce.outbox_relays WHERE owner = $1)", r.owner).Scan(&alive)
+			return err == nil && alive
+		})
 	}
 }
 

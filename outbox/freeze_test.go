@@ -222,11 +222,12 @@ func TestB19_ChangedProducerIsWaitedOut(t *testing.T) {
 	require.NoError(t, s.pool.QueryRow(t.Context(), `WITH forgotten AS (UPDATE settleonce.outbox_shards
 		SET producer_id = 9007199254740993, producer_epoch = 1) SELECT clock_timestamp()`).Scan(&began))
 	s.enqueue(s.message(s.events, "k", 1))
-	first := s.start()
-	s.eventually("every shard alarms", func() bool { return first.Stats().ProducerChanges == Shards })
+	shortest := func(c *RelayConfig) { c.Lease = 3 * time.Second } // it is waited for
+	first := s.start(shortest)
+	s.eventually("every shard alarms", func() bool { return first.Stats().ProducerChanges >= Shards })
 	first.stop()
 
-	second := s.start()
+	second := s.start(shortest)
 	s.owns(second.Relay, Shards)
 	require.Zero(t, second.Stats().ProducerChanges)
 	s.drained()

@@ -27,7 +27,10 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 const (
 	// kafkaEnv names an Apache Kafka to test on instead of the embedded broker.
 	kafkaEnv = "SETTLEONCE_TEST_KAFKA"
-	patience = 30 * time.Second
+
+	// patience is for what must come, and longLease outlasts a pause of the machine: nothing is timed by them.
+	patience  = 90 * time.Second
+	longLease = 12 * time.Second
 )
 
 // stage is a database and a cluster for one test.
@@ -180,7 +183,7 @@ func (s *stage) relay(dial dialFunc, change ...func(*RelayConfig)) *Relay {
 	s.t.Helper()
 	cfg := RelayConfig{
 		Pool: s.pool, Kafka: s.client(dial), TransactionalPrefix: s.name, Owner: "test",
-		Lease: 3 * time.Second, Sweep: 200 * time.Millisecond, Poll: 20 * time.Millisecond,
+		Lease: longLease, Sweep: 200 * time.Millisecond, Poll: 20 * time.Millisecond,
 		Logger: zerolog.New(zerolog.NewTestWriter(s.t)).Level(zerolog.ErrorLevel),
 	}
 	for _, c := range change {
