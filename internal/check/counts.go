@@ -71,6 +71,9 @@ type Counts struct {
 	Forged  int `json:"forgedCommandsRefused"`
 	ShutOut int `json:"commandsOfTheShutOutRefused"`
 	Posed   int `json:"impostorsRefused"`
+
+	// Downstream is nil where no service behind the events was looked at.
+	Downstream *DownstreamCounts `json:"downstream,omitempty"`
 }
 
 // ChannelCounts are the counts of one channel.
@@ -112,6 +115,7 @@ func (t *Tiers) add(query int) {
 func (j *judge) count() Counts {
 	c := Counts{Records: len(j.evidence.arrivals), Keys: len(j.evidence.dossiers), Obligations: j.obligationsPaid, PaidTwice: j.paidTwice}
 	c.Channels = j.countChannels()
+	c.Downstream = j.countDownstream()
 	c.Replays, c.Told = j.evidence.replays, len(j.rules.Told)
 	for i := range j.evidence.Ledgers {
 		l := &j.evidence.Ledgers[i]

@@ -141,6 +141,8 @@ type dossier struct {
 	charge  *entry
 	others  []*entry
 	outcome *event // the first terminal event
+	// replayed counts events that an operator had published again.
+	replayed int
 }
 
 // entry is a charge in the ledger of a channel.

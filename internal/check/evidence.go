@@ -33,6 +33,7 @@ type Evidence struct {
 	dossiers []*dossier // in the order of their first delivery
 	strays   []stray
 	letters  []deadLetter // that found no record yet
+	refusals []refusal    // dead letters of services downstream
 	open     []*reply     // that found no delivery yet
 	words    map[string]string
 	// filed is how many ledgers were sorted by payment.
@@ -162,6 +163,10 @@ func (e *Evidence) askedBy(decoded *payment.Decoded) *asked {
 
 // AddDeadLetter files a record of the dead-letter topic.
 func (e *Evidence) AddDeadLetter(r *kafka.Record) {
+	if consumer := Header(r, "dl_consumer"); consumer != "" { // it comes from an inbox, and is no command
+		e.refusals = append(e.refusals, refusal{consumer: consumer, reason: Header(r, "dl_reason"), key: string(r.Key), place: e.placeOf(r)})
+		return
+	}
 	partition, err := strconv.Atoi(Header(r, "dl_partition"))
 	offset, err2 := strconv.ParseInt(Header(r, "dl_offset"), 10, 64)
 	if errors.Join(err, err2) != nil {
@@ -213,6 +218,7 @@ func (e *Evidence) AddEvent(r *kafka.Record) {
 	d := e.dossier(p.PaymentID)
 	if replayed(r) && slices.ContainsFunc(d.events, func(was *event) bool { return was.id == v.id && was.sum == v.sum }) {
 		e.replays++ // it tells nothing new, and stands behind newer ones on purpose
+		d.replayed++
 		return
 	}
 	d.events = append(d.events, v)

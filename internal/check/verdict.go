@@ -69,7 +69,7 @@ var guarantees = []Held{
 	{Guarantee: "G4", Name: "declined is terminal", Of: "declined payments"},
 	{Guarantee: "G5", Name: "nothing lost", Of: "records and what was answered"},
 	{Guarantee: "G6", Name: "claim before the channel", Of: "charges and events against commands"},
-	{Guarantee: "G7", Name: "one transaction", Of: "rows in the database against events"},
+	{Guarantee: "G7", Name: "one transaction", Of: "rows in the database, and effects downstream, against events"},
 	{Guarantee: "G8", Name: "conflicts are refused", Of: "deliveries with other content"},
 	{Guarantee: "G9", Name: "terminal is sticky", Of: "outcomes"},
 	{Guarantee: "G10", Name: "order per key", Of: "events and replies"},
@@ -152,6 +152,8 @@ type Rules struct {
 	Incomplete bool
 	// Database is what the tables say; nil leaves them out.
 	Database *Database
+	// Downstream is what a service behind the events did; nil leaves it out.
+	Downstream *Downstream
 	// Running reports whether a payment or record may still be on its way: then it
 	// is no fault that its end or answer is not there. Nil: everything has ended.
 	Running func(payment uuid.UUID, at time.Time) bool
@@ -234,6 +236,7 @@ func (j *judge) verdict() Verdict {
 	j.callbacks()
 	j.budgets()
 	j.tables()
+	j.downstream()
 	j.limits()
 	return Verdict{Counts: j.count(), Guarantees: Tally(j.checked, j.violations), Violations: j.violations, Unchecked: j.unchecked}
 }

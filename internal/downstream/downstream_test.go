@@ -27,7 +27,8 @@ func message(id uuid.UUID, version int, state payment.State, kind payment.EventT
 	return kafka.Message{
 		Topic: payment.NewTopics("").Events, Key: id[:], Value: e.AppendJSON(nil),
 		Headers: []kafka.Header{
-			{Key: "ce_id", Value: []byte(payment.EventID(id, version, kind).String())}, {Key: "ce_type", Value: []byte(kind)},
+			{Key: "ce_id", Value: []byte(payment.EventID(id, version, kind).String())},
+			{Key: "ce_type", Value: []byte(kind)},
 			{Key: "ce_time", Value: []byte(e.OccurredAt.Format(time.RFC3339Nano))},
 		},
 	}
