@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/settleonce/settleonce/internal/callers/signing"
 	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -20,8 +22,9 @@ type player struct {
 	script    *script
 	publisher *kafka.Publisher
 	topic     string
-	brokers   []string // for transactions
-	clients   *clients // nil: nothing comes over HTTP
+	brokers   []string               // for transactions
+	clients   *clients               // nil: nothing comes over HTTP
+	keys      map[string]signing.Key // of callers that sign
 	begun     time.Time
 
 	// patient goes on publishing while the broker is away.
@@ -30,6 +33,7 @@ type player struct {
 	transacted int // transactions that were written
 
 	mu       sync.Mutex
+	open     int        // sets of entangled transactions that are not written yet
 	due      []delivery // by time
 	late     []delivery // of triggers that fired, by time
 	waiting  map[uuid.UUID][]trigger
@@ -39,7 +43,7 @@ type player struct {
 }
 
 func newPlayer(s *script, publisher *kafka.Publisher, topic string, brokers []string) *player {
-	p := &player{script: s, publisher: publisher, topic: topic, brokers: brokers, waiting: map[uuid.UUID][]trigger{}, due: s.deliveries}
+	p := &player{script: s, publisher: publisher, topic: topic, brokers: brokers, waiting: map[uuid.UUID][]trigger{}, due: s.deliveries, open: len(s.entangled)}
 	for _, t := range s.triggers {
 		p.waiting[t.payment] = append(p.waiting[t.payment], t)
 		p.pending++
@@ -53,6 +57,15 @@ const beat = 20 * time.Millisecond
 // play publishes everything, and ends when nothing is left to wait for.
 func (p *player) play(ctx context.Context) error {
 	p.begun = time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.entangle(ctx) })
+	group.Go(func() error { return p.deliver(ctx) })
+	return group.Wait()
+}
+
+// deliver publishes what comes by itself, what waits for events, and transactions one
+// after the other.
+func (p *player) deliver(ctx context.Context) error {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
@@ -89,7 +102,7 @@ func (p *player) take(now time.Duration) (batch []delivery, left bool) {
 		batch = append(batch, p.late[n])
 	}
 	p.late = p.late[n:]
-	return batch, len(p.due)+len(p.late)+p.pending > 0
+	return batch, len(p.due)+len(p.late)+p.pending+p.open > 0
 }
 
 // mostAtOnce bounds a batch: after the broker was away, everything is due.
@@ -104,7 +117,7 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 			p.clients.submit(ctx, c)
 			continue
 		}
-		messages = append(messages, batch[i].message(p.topic))
+		messages = append(messages, p.signed(&batch[i]))
 	}
 	for attempt := 1; len(messages) > 0; attempt++ {
 		err := p.publisher.Publish(ctx, messages...)
@@ -134,10 +147,7 @@ func (p *player) transact(ctx context.Context) (left bool, err error) {
 	if time.Since(p.begun) < t.at {
 		return true, nil
 	}
-	records := make([]devstack.TransactionRecord, len(t.commands))
-	for i, c := range t.commands {
-		records[i] = devstack.TransactionRecord{Key: []byte(c.IdempotencyKey.String()), Value: c.AppendJSON(nil)}
-	}
+	records := encoded(t.commands)
 	id := fmt.Sprintf("demo-upstream-%d", p.transacted)
 	if err := devstack.PublishTransaction(ctx, p.brokers, id, p.topic, t.commit, records); err != nil {
 		if p.patient && ctx.Err() == nil {
@@ -159,8 +169,8 @@ func (p *player) finish() {
 	p.finished = true
 }
 
-// heard fires the triggers that wait for an event.
-func (p *player) heard(id uuid.UUID, kind payment.EventType) {
+// heard fires the triggers that wait for an event, which tells of that time.
+func (p *player) heard(id uuid.UUID, kind payment.EventType, occurred time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	kept := p.waiting[id][:0]
@@ -175,8 +185,11 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType) {
 			continue
 		}
 		now := time.Since(p.begun) + t.after
-		if t.fresh {
+		switch {
+		case t.fresh:
 			t.then.command.IssuedAt = time.Now().UTC().Add(t.after).Truncate(time.Millisecond)
+		case t.behind != 0:
+			t.then.command.IssuedAt = occurred.UTC().Add(t.behind).Truncate(time.Millisecond)
 		}
 		p.insert(delivery{at: now, command: &t.then.command})
 		for _, pause := range t.again {
@@ -203,7 +216,7 @@ func (p *player) giveUp() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, open := p.clients.progress()
-	left := len(p.due) + len(p.late) + p.pending + open
+	left := len(p.due) + len(p.late) + p.pending + p.open + open
 	for _, triggers := range p.waiting {
 		for _, t := range triggers {
 			t.then.dropped = true
@@ -235,7 +248,7 @@ func (p *player) progress() (sent, due, pending int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	served, _ := p.clients.progress()
-	return p.sent + served, len(p.due) + len(p.late), p.pending
+	return p.sent + served, len(p.due) + len(p.late) + p.open, p.pending
 }
 
 // done reports whether everything was published.

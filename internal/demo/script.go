@@ -49,6 +49,8 @@ type delivery struct {
 	// command is encoded when it is sent; value is sent as it is if there is none.
 	command *payment.Command
 	value   []byte
+	// signature is not its caller's own; empty for that one, if there is one.
+	signature string
 }
 
 func (d *delivery) message(topic string) kafka.Message {
@@ -73,6 +75,9 @@ type trigger struct {
 	// after is the pause before it is delivered, fresh that it is issued only then.
 	after time.Duration
 	fresh bool
+	// behind is how long after the event's own time it was issued, by its caller's
+	// clock, where that is not zero.
+	behind time.Duration
 	// again are the pauses after which it is delivered again.
 	again []time.Duration
 }
@@ -84,6 +89,8 @@ type script struct {
 	triggers   []trigger
 	// transactions are written one after the other.
 	transactions []transaction
+	// entangled are transactions of several producers that are open at once.
+	entangled []entangled
 	// later are the records of triggers and transactions.
 	later int
 	// records is how many records there will be, sought how many payments that come
@@ -124,6 +131,7 @@ func write(want size, length time.Duration, seed uint64, start time.Time, channe
 	for i := range extra {
 		w.tell(&extra[i])
 	}
+	w.tellFurther(max(want.payments, want.records*5/8))
 	for !want.reached(w.script) {
 		w.tell(w.choose(total))
 	}
@@ -177,6 +185,8 @@ type writer struct {
 	channels []Channel
 	story    string
 	orders   int
+	// caller is the one whose payments are told of; empty for the usual ones.
+	caller string
 }
 
 func (w *writer) tell(s *story) {
@@ -209,7 +219,7 @@ func (w *writer) payment(e check.Ends, fault string) *planned {
 		caller = callers[1]
 	}
 	c := payment.Command{
-		IdempotencyKey: w.key(), Caller: caller, Operation: payment.OperationCharge,
+		IdempotencyKey: w.key(), Caller: cmp.Or(w.caller, caller), Operation: payment.OperationCharge,
 		OrderID: fmt.Sprintf("order-%d-%d", w.seed%1e6, w.orders), Amount: 100 + w.random.Int64N(20_000), Currency: w.pick([]string{"EUR", "USD", "JPY", "KWD"}),
 		CustomerID: fmt.Sprintf("cust-%d", w.random.IntN(500)), PaymentMethod: "tok_visa", Channel: w.channel(), IssuedAt: w.start,
 	}

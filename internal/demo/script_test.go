@@ -45,7 +45,7 @@ func TestScript_HasEveryStory(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, s.records, records)
-		require.Less(t, s.records, records+60)
+		require.Less(t, s.records, records+90)
 		for _, d := range s.deliveries {
 			require.GreaterOrEqual(t, d.at, time.Duration(0))
 			require.LessOrEqual(t, d.at, s.length+5*time.Second)
@@ -69,7 +69,13 @@ func TestScript_HasThePayments(t *testing.T) {
 	require.Equal(t, 500, small.sought)
 	large, more := told(3000)
 	require.Equal(t, 3000, large.sought)
-	require.Subset(t, more, keys)
+	known := map[string]bool{}
+	for _, key := range more {
+		known[key] = true
+	}
+	for _, key := range keys {
+		require.True(t, known[key], "a larger script lacks a payment of the smaller one")
+	}
 	require.InEpsilon(t, Records(3000), large.records, 0.1)
 	payments := map[string]bool{}
 	for _, d := range large.deliveries {
@@ -77,7 +83,7 @@ func TestScript_HasThePayments(t *testing.T) {
 			payments[d.command.IdempotencyKey.String()] = true
 		}
 	}
-	require.Greater(t, len(payments), large.sought-100, "they come by themselves, but for those in transactions")
+	require.Greater(t, len(payments), large.sought-120, "they come by themselves, but for those in transactions")
 }
 
 // What the stories say about a payment is what a consumer makes of it: faults are
@@ -120,12 +126,12 @@ func TestPlayer_PublishesAfterEvents(t *testing.T) {
 	require.Equal(t, 2, w.script.count())
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
-	p.heard(first.id(), payment.EventUnknown)
+	p.heard(first.id(), payment.EventUnknown, time.Time{})
 	batch, left := p.take(time.Second)
 	require.Empty(t, batch)
 	require.True(t, left)
-	p.heard(first.id(), payment.EventSucceeded)
-	p.heard(first.id(), payment.EventSucceeded)
+	p.heard(first.id(), payment.EventSucceeded, time.Time{})
+	p.heard(first.id(), payment.EventSucceeded, time.Time{})
 	batch, left = p.take(time.Second)
 	require.Len(t, batch, 1)
 	require.True(t, left)
@@ -184,7 +190,7 @@ func TestPlayer_DropsWhatWaitsForTheDropped(t *testing.T) {
 	w.wellAfter(second, w.following(second))
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
-	p.heard(first.id(), payment.EventReviewRequired)
+	p.heard(first.id(), payment.EventReviewRequired, time.Time{})
 	_, left := p.take(time.Second)
 	require.False(t, left)
 	require.Len(t, w.script.expectations(), 1)
@@ -200,7 +206,7 @@ func TestPlayer_IssuesLate(t *testing.T) {
 	w.wellAfter(first, second)
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
-	p.heard(first.id(), payment.EventSucceeded)
+	p.heard(first.id(), payment.EventSucceeded, time.Time{})
 	batch, left := p.take(2 * time.Second)
 	require.Empty(t, batch)
 	require.True(t, left)
