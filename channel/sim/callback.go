@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -133,6 +134,13 @@ func (c Callback) earlier() Callback {
 	return c
 }
 
+// refund is the news that an amount of it was given back.
+func (c Callback) refund(amount int64) Callback {
+	c.ID += "_refund_" + strconv.FormatInt(amount, 10)
+	c.Type, c.Charge.Amount, c.Charge.Cause = CallbackRefunded, amount, ""
+	return c
+}
+
 // echo says which of our names a provider repeats in callbacks.
 type echo string
 
@@ -217,6 +225,10 @@ const (
 	CallbackWrongAmount Kind = "callback_wrong_amount"
 	// CallbackGarbage: something that is no callback, rightly signed, comes first.
 	CallbackGarbage Kind = "callback_garbage"
+	// CallbackRefund: one that all of it was refunded comes first.
+	CallbackRefund Kind = "callback_refund"
+	// CallbackPartRefund: one that half of it was refunded follows.
+	CallbackPartRefund Kind = "callback_part_refund"
 )
 
 // posting is one callback on its way.
@@ -259,6 +271,10 @@ func postings(p plan, c Callback) []posting {
 			before = append(before, posting{body: c.opposite()})
 		case CallbackGarbage:
 			before = append(before, posting{raw: []byte(`{"id":"` + "\x01"), once: true})
+		case CallbackRefund:
+			before = append(before, posting{body: c.refund(c.Charge.Amount)})
+		case CallbackPartRefund:
+			after = append(after, posting{body: c.refund(c.Charge.Amount / 2)}) //nolint:mnd // half
 		case CallbackWrongAmount:
 			news.body.Charge.Amount--
 		default:

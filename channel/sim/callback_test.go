@@ -101,6 +101,8 @@ var callbackCases = []struct {
 	{"callback_opposite", "declined succeeded", nil},
 	{"declined,callback_opposite", "succeeded declined", nil},
 	{"callback_wrong_amount", "succeeded", nil},
+	{"callback_refund", "refunded succeeded", nil},
+	{"callback_part_refund", "succeeded refunded", nil},
 }
 
 // TestCallbacks runs every script of callbacks from the charge to the edge.

@@ -21,7 +21,9 @@
 // signed callback after each execution and settlement, and again until it is
 // acknowledged. Faults whose name begins with callback_ spoil them: missing,
 // duplicate, late, early (before its own answer), reordered, forged, stale,
-// opposite, of a wrong amount, garbage. GET /admin/callbacks counts.
+// opposite, of a wrong amount, garbage, about a refund of all or of half. POST
+// /admin/callbacks/contradict has everything that was said contradicted.
+// GET /admin/callbacks counts.
 //
 // # Ledger
 //

@@ -104,7 +104,7 @@ var kinds = []Kind{
 	LostAnswer, Hangup, ErrorAfter, Slow, Garbage, Truncated, WrongKey, NoEcho,
 	QueryError, QueryLost, QuerySlow, QueryGarbage, QueryHidden, QueryThrottled, QueryAccountRefused,
 	CallbackMissing, CallbackDuplicate, CallbackLate, CallbackEarly, CallbackReordered,
-	CallbackForged, CallbackStale, CallbackOpposite, CallbackWrongAmount, CallbackGarbage,
+	CallbackForged, CallbackStale, CallbackOpposite, CallbackWrongAmount, CallbackGarbage, CallbackRefund, CallbackPartRefund,
 }
 
 // Kinds returns every kind of fault.
@@ -186,6 +186,7 @@ var amountFaults = map[int64]Kind{
 	41: QueryError, 42: QueryLost, 43: QuerySlow, 44: QueryGarbage, 45: QueryHidden,
 	51: CallbackMissing, 52: CallbackDuplicate, 53: CallbackLate, 54: CallbackEarly, 55: CallbackReordered,
 	56: CallbackForged, 57: CallbackStale, 58: CallbackOpposite, 59: CallbackWrongAmount, 60: CallbackGarbage,
+	61: CallbackRefund, 62: CallbackPartRefund,
 }
 
 // AmountFault is the fault that an amount stands for where Behaviour.AmountFaults

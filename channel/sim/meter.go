@@ -24,6 +24,9 @@ type LoadSecond struct {
 	At      int64 `json:"at"`
 	Submits int   `json:"submits"`
 	Queries int   `json:"queries"`
+	// Refused are those of both that were turned away at once, as if the channel were
+	// out of service (ErrorBefore, QueryError).
+	Refused int `json:"refused,omitempty"`
 }
 
 // meter counts arrivals per second.
@@ -34,7 +37,12 @@ type meter struct {
 	seconds [meterSpan]LoadSecond
 }
 
-func (m *meter) count(submits, queries int) {
+func (m *meter) count(submits, queries int) { m.add(LoadSecond{Submits: submits, Queries: queries}) }
+
+// refuse counts a request that is turned away.
+func (m *meter) refuse() { m.add(LoadSecond{Refused: 1}) }
+
+func (m *meter) add(n LoadSecond) {
 	at := time.Now().Unix()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,8 +50,9 @@ func (m *meter) count(submits, queries int) {
 	if s.At != at {
 		*s = LoadSecond{At: at}
 	}
-	s.Submits += submits
-	s.Queries += queries
+	s.Submits += n.Submits
+	s.Queries += n.Queries
+	s.Refused += n.Refused
 }
 
 // load lists the seconds that are remembered.

@@ -46,6 +46,7 @@ func (s *Server) look(ctx context.Context, key uuid.UUID) reply {
 func (s *Server) spoilQuery(ctx context.Context, answer reply, fault Fault) reply {
 	switch fault.Kind {
 	case QueryError:
+		s.meter.refuse()
 		return failure(http.StatusServiceUnavailable, "unavailable")
 	case QueryLost:
 		return reply{hangUp: true, reset: true}

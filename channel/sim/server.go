@@ -119,6 +119,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("DELETE /admin/faults", s.deleteFaults)
 	mux.HandleFunc("GET /admin/callbacks", s.getCallbacks)
 	mux.HandleFunc("PUT /admin/callbacks", s.putCallbacks)
+	mux.HandleFunc("POST /admin/callbacks/contradict", s.postContradict)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "ok") })
 	return mux
 }

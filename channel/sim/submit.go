@@ -109,6 +109,7 @@ func (s *Server) refuse(ctx context.Context, sub *submit, inFlight int64) (reply
 		case AccountRefused:
 			return s.drop(sub, AccountRefused, failure(http.StatusUnauthorized, "account_refused")), true
 		case ErrorBefore:
+			s.meter.refuse()
 			return s.drop(sub, ErrorBefore, failure(http.StatusServiceUnavailable, "unavailable")), true
 		case ResetBefore:
 			return s.drop(sub, ResetBefore, reply{hangUp: true, reset: true}), true

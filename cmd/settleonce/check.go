@@ -113,11 +113,15 @@ func checkRules(c *config.Config, known map[string]string) check.Rules {
 	rules := check.Rules{
 		Namespaces: known, Own: c.Callers.OwnTopics, RepayNamed: c.Callers.RepayNamed, Window: c.Consumer.Window, Skew: c.Consumer.Skew,
 		Share: c.Reconciler.QueryShare, Floor: c.Reconciler.QueryFloor, Blind: map[string]string{}, Prompted: map[string]string{},
+		Limits: map[string]float64{},
 	}
 	for caller := range known {
 		rules.Callers = append(rules.Callers, caller)
 	}
 	for name, channel := range c.Channels {
+		if limit := channel.Capabilities.RateLimit; limit > 0 {
+			rules.Limits[name] = limit
+		}
 		if channel.Type != config.ChannelSim {
 			rules.Blind[name] = "a channel of type " + channel.Type + " shows no ledger"
 		}

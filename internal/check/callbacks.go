@@ -5,8 +5,15 @@ import "slices"
 // evidenceResult is what a callback came to that was evidence by itself.
 const evidenceResult = "evidence"
 
+// beside are the kinds of callbacks that tell no outcome, and harmless what such a one may
+// come to: it is written down, or makes us ask.
+var (
+	beside   = []string{"refunded", "disputed", "other"}
+	harmless = []string{"", "recorded", "asked", "waits", "failed"}
+)
+
 // callbacks: a forged or stale one is never taken (P21), and where the channel can
-// be asked none decides (G3).
+// be asked none decides (G3). One about a refund says nothing about the payment (G9).
 func (j *judge) callbacks() {
 	for i := range j.evidence.Ledgers {
 		l := &j.evidence.Ledgers[i]
@@ -23,6 +30,12 @@ func (j *judge) callbacks() {
 	}
 	for i := range j.rules.Database.Callbacks {
 		c := &j.rules.Database.Callbacks[i]
+		if slices.Contains(beside, c.Kind) {
+			j.check("G9")
+			if !slices.Contains(harmless, c.Result) {
+				j.brokenf("G9", j.keyOf(c), "a callback of the kind %s was taken for an outcome: %s", c.Kind, c.Result)
+			}
+		}
 		if !slices.Contains(j.rules.Lookups, c.Channel) {
 			continue
 		}

@@ -23,6 +23,11 @@ type Database struct {
 	Outbox   []OutboxRow
 	// Callbacks are those whose payment was found.
 	Callbacks []CallbackRow
+	// Permits are those of payments that were declined.
+	Permits map[uuid.UUID]PermitRow
+	// Unanswered are the payments that went to review for want of an answer to three
+	// queries, each with how many of those had none at all.
+	Unanswered map[uuid.UUID]int
 	// Ends are the terminal states that the history tells of each payment, in order.
 	Ends map[uuid.UUID][]payment.State
 	// Stored is the offset behind the last claimed record, of one consumer group.
@@ -73,6 +78,8 @@ type CallbackRow struct {
 	Channel    string
 	Payment    uuid.UUID
 	ReceivedAt time.Time
+	// Kind is what it is about, as in channel.CallbackKind.
+	Kind string
 	// Result is empty where it came to nothing yet.
 	Result string
 }
@@ -95,7 +102,7 @@ func ReadDatabase(ctx context.Context, db Queryer, group string) (*Database, err
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	d := &Database{Open: map[uuid.UUID]OpenRow{}, Ends: map[uuid.UUID][]payment.State{}, Stored: map[string]map[int]int64{}}
 	for _, read := range []func(context.Context, pgx.Tx) error{
-		patiently, d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds, d.readCallbacks,
+		patiently, d.readInstallation, d.readPayments, d.readOpen, d.readHolds, d.readOutbox, d.readEnds, d.readCallbacks, d.readPermits, d.readUnasked,
 		func(ctx context.Context, tx pgx.Tx) error { return d.readStored(ctx, tx, group) },
 	} {
 		if err := read(ctx, tx); err != nil {
@@ -202,12 +209,12 @@ func (d *Database) readEnds(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (d *Database) readCallbacks(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, "SELECT channel, payment, received_at, coalesce(result, '') FROM settleonce.callbacks WHERE matched AND payment IS NOT NULL")
+	rows, err := tx.Query(ctx, "SELECT channel, payment, received_at, kind, coalesce(result, '') FROM settleonce.callbacks WHERE matched AND payment IS NOT NULL")
 	if err != nil {
 		return err
 	}
 	var c CallbackRow
-	_, err = pgx.ForEachRow(rows, []any{&c.Channel, &c.Payment, &c.ReceivedAt, &c.Result}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&c.Channel, &c.Payment, &c.ReceivedAt, &c.Kind, &c.Result}, func() error {
 		d.Callbacks = append(d.Callbacks, c)
 		return nil
 	})

@@ -126,6 +126,9 @@ type Rules struct {
 	// Share and Floor are the retry budget of every channel: a share of the submits,
 	// and queries per second. Without Floor it is not known.
 	Share, Floor float64
+	// Limits are the requests per second that channels take, sends and queries together;
+	// a channel without one is not in it.
+	Limits map[string]float64
 	// RepayNamed are namespaces in which a paid obligation is paid again only by a
 	// command that names the payment it follows.
 	RepayNamed []string
@@ -235,6 +238,7 @@ func (j *judge) verdict() Verdict {
 	j.told()
 	j.callbacks()
 	j.budgets()
+	j.askedEnough()
 	j.tables()
 	j.downstream()
 	j.limits()
