@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,7 +79,7 @@ func (w *watcher) look(ctx context.Context) error {
 		w.swept = time.Now()
 		return t.All(ctx)
 	}
-	for _, topic := range slices.Concat(t.Topics.AllEvents(), t.Topics.AllReplies(), []string{t.Topics.DeadLetter}) {
+	for _, topic := range []string{t.Topics.Events, t.Topics.Replies, t.Topics.DeadLetter} {
 		if err := t.Read(ctx, topic); err != nil {
 			return err
 		}
@@ -90,13 +89,12 @@ func (w *watcher) look(ctx context.Context) error {
 
 // seen takes notice of a record.
 func (w *watcher) seen(r *kafka.Record) {
-	topics := &w.run.tail.Topics
-	switch {
-	case slices.Contains(topics.AllEvents(), r.Topic):
+	switch r.Topic {
+	case w.run.tail.Topics.Events:
 		w.event(r)
-	case slices.Contains(topics.AllReplies(), r.Topic):
+	case w.run.tail.Topics.Replies:
 		w.reply(r)
-	case r.Topic == topics.DeadLetter:
+	case w.run.tail.Topics.DeadLetter:
 		w.dead++
 		w.news = time.Now()
 	}
@@ -120,7 +118,6 @@ func (w *watcher) event(r *kafka.Record) {
 	kind := payment.EventType(check.Header(r, "ce_type"))
 	w.states[id] = stateOf[kind]
 	w.run.player.heard(id, kind, told.OccurredAt)
-	w.run.roster.heard(id, kind)
 }
 
 func (w *watcher) reply(r *kafka.Record) {
@@ -152,7 +149,7 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 		if err := w.run.tail.All(ctx); err != nil {
 			return false, err
 		}
-		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: w.run.roster.names})
+		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: callers})
 		w.checked = now
 	}
 	return len(w.missing) == 0, nil
