@@ -11,6 +11,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/tracing"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // The column "headers" is a JSON object of strings. What is no UTF-8 text, or
@@ -26,7 +27,6 @@ const (
 	headerSpecVersion = "ce_specversion"
 	headerSubject     = "ce_subject"
 	headerContentType = "content-type"
-	headerDeadReason  = "dl_reason"
 )
 
 // derived reports whether the relay makes this header from a column.
@@ -209,7 +209,7 @@ func (w *row) recordHeaders(source []byte) ([]kafka.Header, error) {
 	var content, dead, clash bool
 	for _, h := range headers[derivedHeaders:] {
 		content = content || h.Key == headerContentType
-		dead = dead || h.Key == headerDeadReason
+		dead = dead || h.Key == payment.DeadHeaderReason
 		clash = clash || derived(h.Key)
 	}
 	if clash { // a row that somebody else wrote

@@ -122,6 +122,18 @@ const (
 	DeadHandlerFailed DeadLetterReason = "handler_failed" // an inbox's handler went on failing
 )
 
+// The headers that a dead letter has beside the record's own.
+const (
+	DeadHeaderPrefix    = "dl_"          // of all of them
+	DeadHeaderReason    = "dl_reason"    // a DeadLetterReason
+	DeadHeaderError     = "dl_error"     // one sentence for people
+	DeadHeaderTopic     = "dl_topic"     // where the record was
+	DeadHeaderPartition = "dl_partition" // decimal
+	DeadHeaderOffset    = "dl_offset"    // decimal
+	DeadHeaderTimestamp = "dl_timestamp" // the record's, RFC 3339 in UTC
+	DeadHeaderConsumer  = "dl_consumer"  // the inbox that gave it up; missing where settleonce itself did
+)
+
 // Topics are the topic names, each with the configured prefix.
 type Topics struct {
 	Commands, Replies, Events, DeadLetter, Callbacks string

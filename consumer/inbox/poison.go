@@ -49,16 +49,16 @@ const maxError = 1024
 // message's own ce_id, under which it is handled when it is sent again.
 func (in *Inbox) deadLetter(r *kafka.Record, p *poison) kafka.Message {
 	ours := []kafka.Header{
-		{Key: "dl_reason", Value: []byte(p.reason)},
-		{Key: "dl_error", Value: []byte(sentence(p.Error()))},
-		{Key: "dl_topic", Value: []byte(r.Topic)},
-		{Key: "dl_partition", Value: []byte(strconv.Itoa(r.Partition))},
-		{Key: "dl_offset", Value: []byte(strconv.FormatInt(r.Offset, 10))},
-		{Key: "dl_timestamp", Value: []byte(r.Time.UTC().Format(time.RFC3339Nano))},
-		{Key: "dl_consumer", Value: []byte(in.cfg.Name)},
+		{Key: payment.DeadHeaderReason, Value: []byte(p.reason)},
+		{Key: payment.DeadHeaderError, Value: []byte(sentence(p.Error()))},
+		{Key: payment.DeadHeaderTopic, Value: []byte(r.Topic)},
+		{Key: payment.DeadHeaderPartition, Value: []byte(strconv.Itoa(r.Partition))},
+		{Key: payment.DeadHeaderOffset, Value: []byte(strconv.FormatInt(r.Offset, 10))},
+		{Key: payment.DeadHeaderTimestamp, Value: []byte(r.Time.UTC().Format(time.RFC3339Nano))},
+		{Key: payment.DeadHeaderConsumer, Value: []byte(in.cfg.Name)},
 	}
 	// A record that was a dead letter before keeps only its latest story.
-	kept := slices.DeleteFunc(slices.Clone(r.Headers), func(h kafka.Header) bool { return strings.HasPrefix(h.Key, "dl_") })
+	kept := slices.DeleteFunc(slices.Clone(r.Headers), func(h kafka.Header) bool { return strings.HasPrefix(h.Key, payment.DeadHeaderPrefix) })
 	return kafka.Message{Topic: payment.NewTopics(in.cfg.Prefix).DeadLetter, Key: r.Key, Value: r.Value, Headers: append(kept, ours...)}
 }
 

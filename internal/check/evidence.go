@@ -163,18 +163,18 @@ func (e *Evidence) askedBy(decoded *payment.Decoded) *asked {
 
 // AddDeadLetter files a record of the dead-letter topic.
 func (e *Evidence) AddDeadLetter(r *kafka.Record) {
-	if consumer := Header(r, "dl_consumer"); consumer != "" { // it comes from an inbox, and is no command
-		e.refusals = append(e.refusals, refusal{consumer: consumer, reason: Header(r, "dl_reason"), key: string(r.Key), place: e.placeOf(r)})
+	if consumer := Header(r, payment.DeadHeaderConsumer); consumer != "" { // it comes from an inbox, and is no command
+		e.refusals = append(e.refusals, refusal{consumer: consumer, reason: Header(r, payment.DeadHeaderReason), key: string(r.Key), place: e.placeOf(r)})
 		return
 	}
-	partition, err := strconv.Atoi(Header(r, "dl_partition"))
-	offset, err2 := strconv.ParseInt(Header(r, "dl_offset"), 10, 64)
+	partition, err := strconv.Atoi(Header(r, payment.DeadHeaderPartition))
+	offset, err2 := strconv.ParseInt(Header(r, payment.DeadHeaderOffset), 10, 64)
 	if errors.Join(err, err2) != nil {
 		offset = -1
 	}
 	e.letters = append(e.letters, deadLetter{
-		of: place{lane{e.word(Header(r, "dl_topic")), partition}, offset}, place: e.placeOf(r), sum: digestOf(r.Key, r.Value),
-		reason: e.word(Header(r, "dl_reason")), key: string(r.Key),
+		of: place{lane{e.word(Header(r, payment.DeadHeaderTopic)), partition}, offset}, place: e.placeOf(r), sum: digestOf(r.Key, r.Value),
+		reason: e.word(Header(r, payment.DeadHeaderReason)), key: string(r.Key),
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/internal/store"
+	"github.com/settleonce/settleonce/payment"
 )
 
 // ID names a dead letter: its place in the dead-letter topic, as in 3-1042.
@@ -236,21 +237,21 @@ func read(r *kafka.Record) *Letter {
 	for _, h := range r.Headers {
 		value := string(h.Value)
 		switch h.Key {
-		case "dl_reason":
+		case payment.DeadHeaderReason:
 			l.Reason = value
-		case "dl_error":
+		case payment.DeadHeaderError:
 			l.Error = value
-		case "dl_topic":
+		case payment.DeadHeaderTopic:
 			l.Topic = value
-		case "dl_partition":
+		case payment.DeadHeaderPartition:
 			l.Partition, _ = strconv.Atoi(value)
-		case "dl_offset":
+		case payment.DeadHeaderOffset:
 			l.Offset, _ = strconv.ParseInt(value, 10, 64)
-		case "dl_timestamp":
+		case payment.DeadHeaderTimestamp:
 			if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
 				l.At = at
 			}
-		case "dl_consumer":
+		case payment.DeadHeaderConsumer:
 			l.Consumer = value
 		}
 	}
@@ -264,11 +265,11 @@ const base64Suffix = "-base64"
 // itself gave up has CloudEvents headers of the letter, which are not the record's;
 // what an inbox gave up has kept its own, and is known by them when it comes again.
 func original(r *kafka.Record) []kafka.Header {
-	inbox := slices.ContainsFunc(r.Headers, func(h kafka.Header) bool { return h.Key == "dl_consumer" })
+	inbox := slices.ContainsFunc(r.Headers, func(h kafka.Header) bool { return h.Key == payment.DeadHeaderConsumer })
 	var out []kafka.Header
 	for _, h := range r.Headers {
 		switch {
-		case strings.HasPrefix(h.Key, "dl_"):
+		case strings.HasPrefix(h.Key, payment.DeadHeaderPrefix):
 		case !inbox && (strings.HasPrefix(h.Key, "ce_") || h.Key == "content-type"):
 		case strings.HasSuffix(h.Key, base64Suffix):
 			if value, err := base64.StdEncoding.DecodeString(string(h.Value)); err == nil {

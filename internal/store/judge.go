@@ -185,9 +185,9 @@ func deadLetter(topics payment.Topics, a *Arrival, dead Dead) outbox.Message {
 	o := a.Origin
 	headers := make(map[string]string, len(a.Raw.Headers)+6)
 	maps.Copy(headers, a.Raw.Headers)
-	headers["dl_reason"], headers["dl_error"] = string(dead.Reason), clean(dead.Error)
-	headers["dl_topic"], headers["dl_partition"] = o.Topic, strconv.Itoa(o.Partition)
-	headers["dl_offset"], headers["dl_timestamp"] = strconv.FormatInt(o.Offset, 10), o.Time.UTC().Format(time.RFC3339Nano)
+	headers[payment.DeadHeaderReason], headers[payment.DeadHeaderError] = string(dead.Reason), clean(dead.Error)
+	headers[payment.DeadHeaderTopic], headers[payment.DeadHeaderPartition] = o.Topic, strconv.Itoa(o.Partition)
+	headers[payment.DeadHeaderOffset], headers[payment.DeadHeaderTimestamp] = strconv.FormatInt(o.Offset, 10), o.Time.UTC().Format(time.RFC3339Nano)
 	return outbox.Message{
 		ID: payment.DeadLetterID(o.Topic, o.Partition, o.Offset, o.Time), Topic: topics.DeadLetter,
 		Key: a.Raw.Key, Type: "payment.deadletter", Payload: a.Raw.Value, Headers: headers,
