@@ -3,8 +3,6 @@ package demo
 import (
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/check"
@@ -58,18 +56,10 @@ var callers = []string{"shop", "billing", market, jobs}
 // namespaces are those of the callers' obligations.
 var namespaces = map[string]string{"shop": "shop", "billing": "billing", market: repayNamed, jobs: repayNamed}
 
-func callersSetting() string {
-	var pairs []string
-	for _, caller := range slices.Sorted(maps.Keys(namespaces)) {
-		pairs = append(pairs, caller+"="+namespaces[caller])
-	}
-	return strings.Join(pairs, ",")
-}
-
 // knownRules are what is known of every demo.
 func knownRules() check.Rules {
 	return check.Rules{
-		Callers: callers, Namespaces: namespaces, RepayNamed: []string{repayNamed}, Share: queryShare, Floor: queryFloor,
+		RepayNamed: []string{repayNamed}, Share: queryShare, Floor: queryFloor,
 		Window: 14 * 24 * time.Hour, Skew: 5 * time.Minute,
 	}
 }

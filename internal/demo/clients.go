@@ -81,6 +81,8 @@ type request struct {
 	first   int    // gateway to try first
 	// look and again are done after a 202: ask what became of it, send it once more.
 	look, again bool
+	// token is shown instead of the caller's own, and posed says what it is.
+	token, posed string
 }
 
 // submit sends a command in the background; some clients send it twice at once, some
@@ -129,6 +131,10 @@ func (c *clients) start(ctx context.Context, r request, counts bool) {
 
 // pursue sends a request until it is answered, and does what its client does then.
 func (c *clients) pursue(ctx context.Context, r request) bool {
+	if r.posed != "" {
+		_, ok := c.insist(ctx, r, r.look)
+		return ok
+	}
 	told, ok := c.insist(ctx, r, false)
 	if !ok || told.Status != http.StatusAccepted {
 		return ok
@@ -152,7 +158,7 @@ func (c *clients) insist(ctx context.Context, r request, look bool) (check.Told,
 			break
 		}
 		c.note(&told, err)
-		if err == nil && conclusive(told.Status, look) {
+		if err == nil && conclusive(told.Status, look && r.posed == "") {
 			c.mu.Lock()
 			c.told = append(c.told, told)
 			c.mu.Unlock()
@@ -212,7 +218,7 @@ func (c *clients) try(ctx context.Context, url string, r *request, look bool) (c
 	if err != nil {
 		return check.Told{}, err
 	}
-	out.Header.Set("Authorization", "Bearer "+c.tokens[r.command.Caller])
+	out.Header.Set("Authorization", "Bearer "+cmp.Or(r.token, c.tokens[r.command.Caller]))
 	out.Header.Set("Content-Type", "application/json")
 	if !look {
 		out.Header.Set("Idempotency-Key", r.command.IdempotencyKey.String())
@@ -251,7 +257,7 @@ func (c *clients) read(in *http.Response, r *request, look bool) (check.Told, er
 	}
 	about := *cmp.Or(body.Payment, &body.shown)
 	return check.Told{
-		Caller: r.command.Caller, Key: r.command.IdempotencyKey, Sum: r.sum, Looked: look, Status: in.StatusCode, Code: body.Code,
+		Caller: r.command.Caller, Key: r.command.IdempotencyKey, Sum: r.sum, Looked: look, Posed: r.posed, Status: in.StatusCode, Code: body.Code,
 		Payment: about.PaymentID, State: about.State, Reference: about.Reference, BlockedBy: cmp.Or(body.BlockedBy, about.BlockedBy),
 		Replayed: in.Header.Get("Idempotent-Replayed") == "true",
 	}, nil

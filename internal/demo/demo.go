@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,6 +77,13 @@ type Config struct {
 	// once everything is whole again. With it, processes may end by themselves, and
 	// broker and database may be away for a while. Nil disturbs nothing.
 	Disturb func(ctx context.Context, s *Scene) ([]check.Violation, error)
+
+	// Apart adds callers that must be kept apart (G12): one that signs and one with topics
+	// of its own, forgers, and impostors at the edge.
+	Apart bool
+	// Registered keeps the callers in the table, where one is shut out, one is moved and
+	// one is added in the middle. It needs Apart.
+	Registered bool
 
 	// extra are told beside the stories: together with a channel's behaviour, tests
 	// lie with them, to see the verdict fail on a real run.
@@ -184,7 +192,7 @@ const (
 // timeouts that fit into two minutes.
 func workerEnv() []string {
 	return []string{
-		"SETTLEONCE_CALLERS=" + callersSetting(), "SETTLEONCE_REPAY_NAMED=" + repayNamed,
+		"SETTLEONCE_REPAY_NAMED=" + repayNamed,
 		"SETTLEONCE_LEASE=6s", "SETTLEONCE_SESSION_TIMEOUT=6s", "SETTLEONCE_RELAY_LEASE=3s",
 		"SETTLEONCE_DRAIN_TIMEOUT=4s", "SETTLEONCE_POSTGRES_POOL_SIZE=14", "SETTLEONCE_QUERY_FLOOR=" + strconv.Itoa(int(queryFloor)),
 		"SETTLEONCE_QUERY_SHARE=" + strconv.FormatFloat(queryShare, 'f', -1, 64),
@@ -207,6 +215,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		cfg.Fleet.Channels = append(cfg.Fleet.Channels, c.Channel)
 	}
 	cfg.Fleet.Say = cfg.Say
+	cfg.Fleet.Env = append(slices.Clone(cfg.Fleet.Env), rosterOf(&cfg).everywhere()...)
 	f, err := fleet.Start(ctx, cfg.Fleet)
 	defer func() {
 		if cfg.Keep || ctx.Err() == nil && (err != nil || !report.Passed()) {
@@ -230,7 +239,11 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	team := newCrew(cfg.Seed, cfg.Say)
 	team.fleet = f
 	team.lenient = cfg.Disturb != nil
-	env := workerEnv()
+	who := rosterOf(&cfg)
+	if err := who.enrol(ctx, f, cfg.EdgeShare > 0); err != nil {
+		return Report{}, err
+	}
+	env := append(workerEnv(), who.env()...)
 	if cfg.Workers != nil {
 		more, err := cfg.Workers(f)
 		if err != nil {
@@ -251,7 +264,7 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 			team.add(role, child)
 		}
 	}
-	upstream, err := openEdge(ctx, &cfg, team, env)
+	upstream, err := openEdge(ctx, &cfg, team, who, env)
 	if err != nil {
 		return Report{}, err
 	}
@@ -260,19 +273,22 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 		return Report{}, err
 	}
 	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
-	topics := payment.NewTopics(cfg.Fleet.Prefix)
+	topics := payment.NewTopics(cfg.Fleet.Prefix).WithOwn(who.own)
 	s := write(size{cfg.Commands, cfg.Payments}, cfg.Length, cfg.Seed, time.Now(), cfg.Channels, cfg.extra...)
+	who.stage(s, &cfg, time.Now())
 	r := &run{
-		cfg: cfg, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
+		cfg: cfg, roster: who, fleet: f, crew: team, script: s, player: newPlayer(s, publisher, topics.Commands, f.Brokers()),
 		tail: check.NewTail(f.Client(), topics), begun: time.Now(),
 	}
 	r.player.patient, r.player.clients = cfg.Disturb != nil, upstream
+	who.join(r.player)
 	return r.report(ctx)
 }
 
 // run is one demo under way.
 type run struct {
 	cfg    Config
+	roster *roster
 	fleet  *fleet.Fleet
 	crew   *crew
 	script *script
@@ -313,7 +329,8 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	rules := knownRules()
 	rules.Told, report.Requests = r.player.clients.answers()
 	rules.Lookups = lookups(r.cfg.Channels)
-	rules.Expected, rules.Database = r.script.expectations(), tables
+	rules.Expected, rules.Database, rules.Topics = r.script.expectations(), tables, &r.tail.Topics
+	r.roster.tell(&rules)
 	report.Verdict = check.Judge(evidence, rules)
 	if len(r.found) > 0 {
 		report.Add(r.found)
@@ -330,6 +347,7 @@ func (r *run) perform(ctx context.Context) error {
 	group.Go(func() error { return ended(acting, r.player.play(acting)) })
 	group.Go(func() error { return ended(acting, r.crew.execute(acting, planKills(&r.cfg, r.script.length))) })
 	group.Go(func() error { return ended(acting, r.crew.supervise(acting)) })
+	group.Go(func() error { return ended(acting, r.roster.perform(acting, r)) })
 	if r.cfg.Disturb != nil {
 		r.crew.begin()
 		group.Go(func() error {

@@ -3,28 +3,18 @@ package demo
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 )
 
-// openEdge starts the gateways, gives every caller a credential, and has the
-// channels call back; nil where no payment goes over HTTP.
-func openEdge(ctx context.Context, cfg *Config, team *crew, env []string) (*clients, error) {
+// openEdge starts the gateways, and has the channels call back; nil where no payment goes over HTTP.
+func openEdge(ctx context.Context, cfg *Config, team *crew, who *roster, env []string) (*clients, error) {
 	if cfg.EdgeShare == 0 {
 		return nil, nil //nolint:nilnil // there is no edge
 	}
 	f := team.fleet
-	tokens := map[string]string{}
-	for _, caller := range slices.Sorted(maps.Keys(namespaces)) {
-		bearer, err := f.AddCaller(ctx, caller, namespaces[caller])
-		if err != nil {
-			return nil, err
-		}
-		tokens[caller] = bearer
-	}
 	var urls []string
 	for n := range cfg.Each {
-		g, err := f.StartGateway(ctx, n+1, env...)
+		g, err := f.StartGateway(ctx, n+1, slices.Concat(env, who.edgeEnv())...)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +35,7 @@ func openEdge(ctx context.Context, cfg *Config, team *crew, env []string) (*clie
 			return nil, fmt.Errorf("channel %s: %w", s.Channel, err)
 		}
 	}
-	return newClients(cfg.Seed, cfg.EdgeShare, urls, tokens), nil
+	return newClients(cfg.Seed, cfg.EdgeShare, urls, who.clientTokens()), nil
 }
 
 // callbackSecret is what a channel signs its callbacks with.

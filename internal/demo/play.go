@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/settleonce/settleonce/internal/callers/signing"
 	"github.com/settleonce/settleonce/internal/devstack"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -21,8 +22,9 @@ type player struct {
 	script    *script
 	publisher *kafka.Publisher
 	topic     string
-	brokers   []string // for transactions
-	clients   *clients // nil: nothing comes over HTTP
+	brokers   []string               // for transactions
+	clients   *clients               // nil: nothing comes over HTTP
+	keys      map[string]signing.Key // of callers that sign
 	begun     time.Time
 
 	// patient goes on publishing while the broker is away.
@@ -115,7 +117,7 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 			p.clients.submit(ctx, c)
 			continue
 		}
-		messages = append(messages, batch[i].message(p.topic))
+		messages = append(messages, p.signed(&batch[i]))
 	}
 	for attempt := 1; len(messages) > 0; attempt++ {
 		err := p.publisher.Publish(ctx, messages...)

@@ -106,7 +106,7 @@ func (p *player) replay(ctx context.Context, n int, pick func(int) int) error {
 	from := pick(due)
 	var messages []kafka.Message
 	for i := from; i < min(from+n, due); i++ {
-		messages = append(messages, p.script.deliveries[i].message(p.topic))
+		messages = append(messages, p.signed(&p.script.deliveries[i]))
 	}
 	for ctx.Err() == nil {
 		if err := p.publisher.Publish(ctx, messages...); err == nil {

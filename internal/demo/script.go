@@ -49,6 +49,8 @@ type delivery struct {
 	// command is encoded when it is sent; value is sent as it is if there is none.
 	command *payment.Command
 	value   []byte
+	// signature is not its caller's own; empty for that one, if there is one.
+	signature string
 }
 
 func (d *delivery) message(topic string) kafka.Message {
@@ -183,6 +185,8 @@ type writer struct {
 	channels []Channel
 	story    string
 	orders   int
+	// caller is the one whose payments are told of; empty for the usual ones.
+	caller string
 }
 
 func (w *writer) tell(s *story) {
@@ -215,7 +219,7 @@ func (w *writer) payment(e check.Ends, fault string) *planned {
 		caller = callers[1]
 	}
 	c := payment.Command{
-		IdempotencyKey: w.key(), Caller: caller, Operation: payment.OperationCharge,
+		IdempotencyKey: w.key(), Caller: cmp.Or(w.caller, caller), Operation: payment.OperationCharge,
 		OrderID: fmt.Sprintf("order-%d-%d", w.seed%1e6, w.orders), Amount: 100 + w.random.Int64N(20_000), Currency: w.pick([]string{"EUR", "USD", "JPY", "KWD"}),
 		CustomerID: fmt.Sprintf("cust-%d", w.random.IntN(500)), PaymentMethod: "tok_visa", Channel: w.channel(), IssuedAt: w.start,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,7 +80,7 @@ func (w *watcher) look(ctx context.Context) error {
 		w.swept = time.Now()
 		return t.All(ctx)
 	}
-	for _, topic := range []string{t.Topics.Events, t.Topics.Replies, t.Topics.DeadLetter} {
+	for _, topic := range slices.Concat(t.Topics.AllEvents(), t.Topics.AllReplies(), []string{t.Topics.DeadLetter}) {
 		if err := t.Read(ctx, topic); err != nil {
 			return err
 		}
@@ -89,12 +90,13 @@ func (w *watcher) look(ctx context.Context) error {
 
 // seen takes notice of a record.
 func (w *watcher) seen(r *kafka.Record) {
-	switch r.Topic {
-	case w.run.tail.Topics.Events:
+	topics := &w.run.tail.Topics
+	switch {
+	case slices.Contains(topics.AllEvents(), r.Topic):
 		w.event(r)
-	case w.run.tail.Topics.Replies:
+	case slices.Contains(topics.AllReplies(), r.Topic):
 		w.reply(r)
-	case w.run.tail.Topics.DeadLetter:
+	case r.Topic == topics.DeadLetter:
 		w.dead++
 		w.news = time.Now()
 	}
@@ -118,6 +120,7 @@ func (w *watcher) event(r *kafka.Record) {
 	kind := payment.EventType(check.Header(r, "ce_type"))
 	w.states[id] = stateOf[kind]
 	w.run.player.heard(id, kind, told.OccurredAt)
+	w.run.roster.heard(id, kind)
 }
 
 func (w *watcher) reply(r *kafka.Record) {
@@ -149,7 +152,7 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 		if err := w.run.tail.All(ctx); err != nil {
 			return false, err
 		}
-		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: callers})
+		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: w.run.roster.names})
 		w.checked = now
 	}
 	return len(w.missing) == 0, nil

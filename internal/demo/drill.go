@@ -1,0 +1,189 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// perform has the impostors come, and does to the callers of the table what was
+// planned. The player waits for it.
+func (r *roster) perform(ctx context.Context, on *run) error {
+	if r.play == nil {
+		return nil
+	}
+	defer on.player.hold(-1)
+	var all errgroup.Group
+	all.Go(func() error { return r.play.pretend(ctx, on.player.clients) })
+	if r.table {
+		all.Go(func() error { return r.play.change(ctx, on) })
+	}
+	return all.Wait()
+}
+
+// change shuts one caller out, gives another one the namespace of a third, and adds
+// one. Whatever is published once the operator's tool is through meets the change: no
+// claim goes by an older copy of the table (G12, G15).
+func (p *callerPlay) change(ctx context.Context, on *run) error {
+	if err := pause(ctx, p.at); err != nil {
+		return err
+	}
+	if err := p.operate(ctx, on, leaver, "revoked_at IS NOT NULL", "revoke", leaver, "--all"); err != nil {
+		return err
+	}
+	out := time.Now()
+	p.mu.Lock()
+	p.shutOut[leaver] = out
+	p.mu.Unlock()
+	on.cfg.Say("shut out " + leaver)
+	p.publish(on.player, true, p.leavers)
+	if err := p.awaitPaid(ctx); err != nil {
+		return err
+	}
+	if err := p.operate(ctx, on, kiosk, "namespace = '"+chain+"'", "set", kiosk, "--namespace", chain); err != nil {
+		return err
+	}
+	on.cfg.Say("moved " + kiosk + " into the namespace of " + chain)
+	p.publish(on.player, false, p.secondKeys())
+	p.publish(on.player, true, p.arriving[kiosk])
+	if err := p.operate(ctx, on, newcomer, "revoked_at IS NULL", "add", newcomer); err != nil {
+		return err
+	}
+	on.cfg.Say("added " + newcomer)
+	p.publish(on.player, true, p.arriving[newcomer])
+	return p.knock(ctx, on.player.clients, out)
+}
+
+// operate uses the operator's tool until it is through, which it may be without our
+// hearing of it: the table of callers tells then.
+func (p *callerPlay) operate(ctx context.Context, on *run, caller, stands string, args ...string) error {
+	const patience, again = 20 * time.Second, 200 * time.Millisecond
+	for {
+		try, cancel := context.WithTimeout(ctx, patience)
+		_, err := on.fleet.Command(try, append([]string{"callers", "--actor", "torture", "--reason", "a drill"}, args...)...)
+		if err != nil {
+			var done bool
+			if done, _ = p.stands(try, on, caller, stands); done { // else the database is away, and it is done again
+				err = nil
+			}
+		}
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case on.cfg.Disturb == nil:
+			return err
+		}
+		if pause(ctx, again) != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// stands reports whether the table of callers has it already.
+func (p *callerPlay) stands(ctx context.Context, on *run, caller, condition string) (done bool, err error) {
+	conn, err := pgx.Connect(ctx, on.fleet.DSN())
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM settleonce.callers WHERE name = $1 AND `+condition+`)`, caller).Scan(&done)
+	return done, err
+}
+
+// awaitPaid waits, for a while, until some orders of the chain are paid.
+func (p *callerPlay) awaitPaid(ctx context.Context) error {
+	const few, patience = burst / 3, 30 * time.Second
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		p.mu.Lock()
+		n := len(p.paidNow())
+		p.mu.Unlock()
+		if n >= few {
+			break
+		}
+		if err := pause(ctx, beat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paidNow are the kiosk's keys for orders that are paid.
+func (p *callerPlay) paidNow() (out []*planned) {
+	for first, second := range p.paid {
+		if p.succeeded[first] {
+			out = append(out, second)
+		}
+	}
+	return out
+}
+
+// secondKeys are the kiosk's keys for orders that the chain has paid.
+func (p *callerPlay) secondKeys() []*planned {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paidNow()
+}
+
+// publish delivers payments at once; fresh ones are issued only now.
+func (p *callerPlay) publish(to *player, fresh bool, some []*planned) {
+	p.mu.Lock()
+	p.published = append(p.published, some...)
+	p.mu.Unlock()
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for _, of := range some {
+		if fresh {
+			of.command.IssuedAt = time.Now().UTC().Truncate(time.Millisecond)
+		}
+		to.insert(delivery{command: &of.command})
+	}
+}
+
+// join has the player publish what is beside the script too, and wait for what is done
+// in the middle.
+func (r *roster) join(to *player) {
+	if r.play == nil {
+		return
+	}
+	to.keys = r.keys
+	to.due = append(slices.Clone(to.due), r.play.deliveries...)
+	slices.SortStableFunc(to.due, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
+	to.hold(1)
+}
+
+// hold keeps the player waiting for what is still to come, n of it.
+func (p *player) hold(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending += n
+}
+
+// edgeForgets is how long after a key was revoked the edge may still take it.
+const edgeForgets = 5 * time.Second
+
+// knock has the one who was shut out come over HTTP, later than its key may count.
+func (p *callerPlay) knock(ctx context.Context, at *clients, out time.Time) error {
+	if at == nil {
+		return nil
+	}
+	if err := pause(ctx, time.Until(out.Add(edgeForgets+time.Second))); err != nil {
+		return err
+	}
+	for n, of := range p.leavers[:min(2*len(at.urls), len(p.leavers))] {
+		c := of.command
+		c.Amount += likeNoOther
+		r, err := posing(&c, p.roster.tokens[leaver], "a key that was revoked", n)
+		if err != nil {
+			return fmt.Errorf("knock at the edge: %w", err)
+		}
+		at.start(ctx, r, false)
+	}
+	return nil
+}
