@@ -85,6 +85,9 @@ type Config struct {
 	// one is added in the middle. It needs Apart.
 	Registered bool
 
+	// Downstream is a service behind the events. Defaults to none.
+	Downstream *Downstream
+
 	// extra are told beside the stories: together with a channel's behaviour, tests
 	// lie with them, to see the verdict fail on a real run.
 	extra []story
@@ -268,6 +271,9 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if err := cfg.Downstream.open(ctx, &cfg, team, env); err != nil {
+		return Report{}, err
+	}
 	publisher, err := f.Client().NewPublisher(kafka.PublisherConfig{})
 	if err != nil {
 		return Report{}, err
@@ -308,6 +314,11 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	// First, so that the topics have all that it applied.
+	downstream, err := r.cfg.Downstream.look(ctx, len(r.unsettled) == 0)
+	if err != nil {
+		return Report{}, err
+	}
 	evidence, err := r.collect(ctx)
 	if err != nil {
 		return Report{}, err
@@ -331,6 +342,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	rules.Lookups = lookups(r.cfg.Channels)
 	rules.Expected, rules.Database, rules.Topics = r.script.expectations(), tables, &r.tail.Topics
 	r.roster.tell(&rules)
+	rules.Downstream = downstream
 	report.Verdict = check.Judge(evidence, rules)
 	if len(r.found) > 0 {
 		report.Add(r.found)

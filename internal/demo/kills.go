@@ -94,6 +94,8 @@ type crew struct {
 	members []*member
 	say     func(string)
 	random  *rand.Rand
+	// own are the random streams of roles that have one.
+	own map[string]*rand.Rand
 
 	mu      sync.Mutex
 	killed  map[string]int
@@ -104,7 +106,7 @@ type crew struct {
 }
 
 func newCrew(seed uint64, say func(string)) *crew {
-	return &crew{say: say, random: rand.New(rand.NewPCG(seed, 3)), killed: map[string]int{}}
+	return &crew{say: say, random: rand.New(rand.NewPCG(seed, 3)), own: map[string]*rand.Rand{}, killed: map[string]int{}}
 }
 
 func (c *crew) add(role string, child *fleet.Child) {
@@ -121,7 +123,8 @@ func (c *crew) choose(role string) (*member, time.Duration) {
 			of = append(of, m)
 		}
 	}
-	return of[c.random.IntN(len(of))], 200*time.Millisecond + time.Duration(c.random.Int64N(int64(1300*time.Millisecond)))
+	random := cmp.Or(c.own[role], c.random)
+	return of[random.IntN(len(of))], 200*time.Millisecond + time.Duration(random.Int64N(int64(1300*time.Millisecond)))
 }
 
 // execute kills as planned, and ends when the last one runs again.

@@ -33,6 +33,8 @@ type watcher struct {
 	news, checked time.Time
 	swept         time.Time
 	missing       []string
+	// unread is what a service downstream has not read, once nothing else is missing.
+	unread []string
 }
 
 // watch ends when all is settled and silent, or when patience is over.
@@ -155,12 +157,17 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 		w.missing = check.Outstanding(w.run.tail.Evidence(), check.Rules{Callers: w.run.roster.names})
 		w.checked = now
 	}
-	return len(w.missing) == 0, nil
+	if len(w.missing) > 0 {
+		return false, nil
+	}
+	var err error
+	w.unread, err = w.run.cfg.Downstream.left(ctx)
+	return len(w.unread) == 0 && err == nil, err
 }
 
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
-	missing := w.missing
+	missing := slices.Concat(w.missing, w.unread)
 	if n := w.run.player.giveUp(); n > 0 {
 		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", n))
 	}
