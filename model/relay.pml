@@ -25,6 +25,9 @@
 #ifndef MARKCHECK  /* the statement that marks checks it too: outbox/sql.go markSQL */
 #define MARKCHECK 1
 #endif
+#ifndef STORED     /* the statement that stores the producer's id checks it as well: outbox/sql.go storeProducerSQL, outbox/prepare.go storeProducers */
+#define STORED 1
+#endif
 #ifndef INITLAST   /* wrong: the producer epoch is taken after the rows were read. outbox/prepare.go prepare takes it before */
 #define INITLAST 0
 #endif
@@ -73,6 +76,7 @@ proctype relay(byte last) {
      if :: turns > TURNS -> turns = TURNS + 1 :: else fi;
 #if !INITLAST
      atomic { kafka++; k = kafka; id = other };                        /* outbox/prepare.go takeEpoch */
+     if :: STORED && lease != my -> goto lost :: !STORED || lease == my fi;   /* outbox/prepare.go storeProducers */
 #if EXPIRE
      (!QUIET || !other || busy == 0);                                  /* outbox/prepare.go quiet: until the old owner's lease and last publish are over */
 #endif
@@ -122,9 +126,14 @@ publish:
         atomic { if :: !MARKCHECK || lease == my -> marked[v] = true :: else -> break fi }   /* outbox/settled.go queue */
 #endif
 #if RENEW
-        ; if :: atomic { kafka++; k = kafka } :: true fi                /* outbox/shard.go expireProducer, outbox/prepare.go takeEpoch */
+        ; if
+        :: atomic { kafka++; k = kafka };                               /* outbox/shard.go expireProducer, outbox/prepare.go takeEpoch */
+           if :: STORED && lease != my -> break :: !STORED || lease == my fi
+        :: true
+        fi
 #endif
      od;
+lost:
      if :: turns > TURNS -> break :: else fi
   :: else -> break
   od

@@ -108,6 +108,10 @@
 #ifndef STICKY     /* a terminal state never changes (G9): internal/settle/rules.go succeeded, internal/settle/rules.go declined */
 #define STICKY 1
 #endif
+#ifndef TABLE      /* the store refuses what the table of states does not have (G9): payment/state.go CanBecome, internal/store/apply.go errImpossible;
+                      2: but lets a declined payment become unknown again: payment/state.go transitions */
+#define TABLE 1
+#endif
 #ifndef GIVEUP     /* no answer is no outcome (G3): internal/settle/rules.go review */
 #define GIVEUP 1
 #endif
@@ -138,6 +142,7 @@
 
 #define UNRESOLVED (state == PENDING || state == UNKNOWN || state == REVIEW)
 #define TERMINAL (state == SUCC || state == DECL || state == REJ)
+#define FORBIDDEN (TABLE && !UNRESOLVED)                /* payment/state.go transitions: of a terminal state, none; the step fails and changes nothing */
 #define MAYRUN(s) (st[s] == CHECKED || st[s] == OUT || (st[s] == PERMIT && inTime[s]))
 #if SENDS > 2
 #define ALIVE (MAYRUN(0) || MAYRUN(1) || MAYRUN(2))
@@ -243,16 +248,23 @@ proctype provider() {
 active proctype lookup() { do :: atomic { seen != truth -> seen = truth } od }
 #endif
 
+/* What is about to change has no end yet, or the store refuses the change. */
+inline changes() { assert(G9_sticky == 0 || FORBIDDEN || UNRESOLVED) }
+
 /* A terminal state with its reply and event (internal/store/apply.go add, internal/store/apply.go publish). */
 inline ends(x) {
-  assert(G9_sticky == 0 || UNRESOLVED);
-  assert(G3_no_guess == 0 || x != DECL || charges == 0);
-  assert(G3_no_guess == 0 || x != SUCC || charges > 0);
-  assert(G2_first_answer == 0 || x != REJ || charges == 0);
-  state = x; lease = 0; count = 0; nomore = false; first = false; lost = false; asked = false;   /* internal/store/apply_sql.go queueEnded */
+  changes();
+  if
+  :: FORBIDDEN || (TABLE && x == REJ && state != PENDING)
+  :: else ->
+     assert(G3_no_guess == 0 || x != DECL || charges == 0);
+     assert(G3_no_guess == 0 || x != SUCC || charges > 0);
+     assert(G2_first_answer == 0 || x != REJ || charges == 0);
+     state = x; lease = 0; count = 0; nomore = false; first = false; lost = false; asked = false;   /* internal/store/apply_sql.go queueEnded */
 #if TOGETHER
-  told = x
+     told = x
 #endif
+  fi
 }
 
 /* internal/settle/rules.go succeeded; contradicting evidence opens a conflict item and changes nothing (internal/settle/rules.go conflict) */
@@ -270,12 +282,13 @@ inline declined(byQuery) {
      if
      :: !DECLINE || (byQuery && !(DEADLINE && DOUBTED && !nomore)) || COUNT == 1 || (COUNT > 1 && IDEMP && PINNED && (!MEMORY || remembers)) -> ends(DECL)
      :: else ->
-        assert(G9_sticky == 0 || UNRESOLVED);
+        changes();
         if :: DOUBTED && !nomore -> missed = SENDS; raised = true :: else fi;
         nomore = true; lease = 0;
         if
-        :: !QUERY || (count == 0 && !LOSTSENDS) -> state = REVIEW
-        :: state == PENDING && QUERY && (count > 0 || LOSTSENDS) -> state = UNKNOWN
+        :: FORBIDDEN
+        :: !FORBIDDEN && (!QUERY || (count == 0 && !LOSTSENDS)) -> state = REVIEW
+        :: !FORBIDDEN && state == PENDING && QUERY && (count > 0 || LOSTSENDS) -> state = UNKNOWN
         :: else
         fi
      fi
@@ -285,13 +298,16 @@ inline declined(byQuery) {
 
 /* internal/settle/rules.go unanswered, internal/settle/rules.go canAsk */
 inline unanswered() {
-  assert(G9_sticky == 0 || UNRESOLVED);
+  changes();
   lease = 0;
   if
-  :: state == REVIEW                                                    /* internal/settle/rules.go watch */
-  :: state != REVIEW && (rounds >= ROUNDS || !(QUERY || (IDEMP && !nomore))) ->
+  :: FORBIDDEN && TABLE == 2 && state == DECL && QUERY && rounds < ROUNDS ->
+     assert(G4_no_send_after_decline == 0);
+     state = UNKNOWN
+  :: (FORBIDDEN && !(TABLE == 2 && state == DECL && QUERY && rounds < ROUNDS)) || state == REVIEW                                                    /* internal/settle/rules.go watch */
+  :: !FORBIDDEN && state != REVIEW && (rounds >= ROUNDS || !(QUERY || (IDEMP && !nomore))) ->
      if :: GIVEUP -> state = REVIEW :: else -> ends(DECL) fi            /* after the third query, or no way to ask */
-  :: state != REVIEW && rounds < ROUNDS && (QUERY || (IDEMP && !nomore)) -> state = UNKNOWN
+  :: !FORBIDDEN && state != REVIEW && rounds < ROUNDS && (QUERY || (IDEMP && !nomore)) -> state = UNKNOWN
   fi
 }
 
@@ -388,7 +404,7 @@ inline queryAnswer() {
   if
   :: a == YES -> succeeded()
   :: a == NO -> declined((fresh && n == RECORD && count + (LOSTSENDS -> 1 : 0) > 0))
-  :: a != YES && a != NO && h && UNRESOLVED ->
+  :: a != YES && a != NO && h && (UNRESOLVED || (!STICKY && a == NOTHING)) ->
      if
      :: a == NOTSENT -> lease = 0                                       /* not one of the three: internal/settle/checks.go PutOff */
      :: a == NOTHING -> unanswered()   /* internal/settle/checks.go counted */

@@ -210,11 +210,11 @@ var charges = []Bug{
 
 	{
 		Name: "declined-goes-back", Guarantee: "G4",
-		Why:  whySecond,
 		What: "the table of states lets a declined payment be sent again",
 		File: "payment/state.go", Guard: "transitions",
-		Old:  "Review:  {Succeeded, Declined},",
-		New:  "Review:  {Succeeded, Declined}, Declined: {Pending, Unknown},",
+		Old:   "Review:  {Succeeded, Declined},",
+		New:   "Review:  {Succeeded, Declined}, Declined: {Pending, Unknown},",
+		Model: "settle -DIDEMP=0 -DHOLDS=0 -DSTICKY=0 -DTABLE=2", Other: "settle -DIDEMP=0 -DHOLDS=0 -DSTICKY=0",
 		Test: "./payment -run TestTerminalIsSticky|TestTransitionTable",
 	},
 	{

@@ -38,6 +38,10 @@ type Bug struct {
 	// Model is a model and switches, as in model/checks.txt: the same rule left out
 	// of the protocol. The code is not run by it.
 	Model string
+	// Other is set where the guard is one of two, either of which suffices: the check
+	// of the world in which only the other one is left out. The model must hold there
+	// by this guard, and fail with Model, which leaves out both.
+	Other string
 	// Test is a package and a pattern of tests, of which one must fail.
 	Test string
 	// Shows are other guarantees under which the torture run may report the bug:
@@ -51,7 +55,6 @@ type Bug struct {
 const (
 	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
 	whyClock    = "A caller's clock must be wrong by less than two seconds just when its order is paid"
-	whyNarrow   = "Two transactions must meet between two statements, which a random run seldom sees"
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
 	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"
