@@ -123,28 +123,28 @@ func (s *stack) callbackRows(c payment.Command) (n int) {
 }
 
 // lastTier sends a command whose answer is lost and whose first two queries fail,
-// and waits until the third is planned, sixteen seconds ahead. It returns when
-// that is due.
-func (s *stack) lastTier() (payment.Command, time.Time) {
+// waits until the third is planned, and puts that off: only a callback makes
+// anybody ask before an hour is over.
+func (s *stack) lastTier() payment.Command {
 	s.t.Helper()
 	c := command(fault("lost_answer,callback_missing,query_error@1,query_error@2"))
 	s.send(c)
-	s.watch.until(s.t, func() bool { return len(s.wakeups(c, 3)) == 1 }, "third wake-up")
-	return c, s.wakeups(c, 3)[0].DueAt
+	s.watch.until(s.t, func() bool { return len(s.wakeups(c, 3)) > 0 }, "third wake-up")
+	s.lookAgain(c, time.Hour)
+	return c
 }
 
 // A callback accelerates: the query that it triggers settles the payment long
 // before its time, and is made once.
 func TestCallbackAccelerates(t *testing.T) {
 	t.Parallel()
-	s := start(t, ruled(func(r *settle.Rules) { r.Lease = 30 * time.Second })) // the end of a lease would be a look too
+	s := start(t)
 	d := s.takeCallbacks(false)
 	s.traffic()
-	c, due := s.lastTier()
+	c := s.lastTier()
 	n := news(c)
 	d.tell(n)
 	st := s.waitState(c, payment.Succeeded)
-	require.Less(t, st.Payment.EndedAt, due.Add(-5*time.Second), "no sooner than without it")
 	require.Contains(t, causes(st), "callback "+n.ID+" says succeeded")
 	require.Len(t, s.front.queries(c), 3)
 	require.NotEqual(t, n.Charge.ID, st.Payment.ProviderReference, "the query's answer is the evidence, not the callback")
@@ -190,11 +190,10 @@ func TestP9_KeyOnlyCallback(t *testing.T) {
 	s := start(t)
 	d := s.takeCallbacks(false)
 	s.traffic()
-	c, due := s.lastTier()
+	c := s.lastTier()
 	n := news(c, func(n *sim.Callback) { n.Charge.PaymentID = "" })
 	d.tell(n)
-	st := s.waitState(c, payment.Succeeded)
-	require.Less(t, st.Payment.EndedAt, due.Add(-5*time.Second))
+	s.waitState(c, payment.Succeeded)
 	s.once(c)
 }
 
@@ -203,7 +202,7 @@ func TestP9_KeyOnlyCallback(t *testing.T) {
 // put before a person. While the submit's worker holds its lease, nobody asks.
 func TestP10_SubmitReturnsAfterTheCallback(t *testing.T) {
 	t.Parallel()
-	const lease = 4 * time.Second
+	const lease = 12 * time.Second
 	for name, late := range map[string]payment.Answer{
 		"the same": {Class: payment.ClassSucceeded}, "unknown": {Class: payment.ClassUnknown, Cause: "timeout"},
 		"the opposite": {Class: payment.ClassDeclined, Cause: "insufficient_funds"},
@@ -214,7 +213,7 @@ func TestP10_SubmitReturnsAfterTheCallback(t *testing.T) {
 			held := holdSubmit(c.OrderID, late)
 			var s *stack
 			held.forward = func(ctx context.Context, r channel.Request) payment.Answer { return s.direct(ctx, r) }
-			s = start(t, handled(&hands{submit: held.take}), only(1, 1, 1), ruled(func(r *settle.Rules) { r.Lease = lease }))
+			s = start(t, handled(&hands{submit: held.take}), brisk(lease))
 			s.warm()
 			s.takeCallbacks(true)
 			letGo := sync.OnceFunc(func() { close(held.goOn) })
@@ -263,7 +262,7 @@ func TestP11_DatabaseDownAtTheCallback(t *testing.T) {
 	d := s.takeCallbacks(true)
 	s.warm()
 	require.Eventually(t, func() bool { return s.sim.CallbackCounts().Waiting == 0 }, waitFor, tick)
-	c := command(fault("lost_answer,callback_late:1500ms,query_error@1,query_error@2"))
+	c := command(fault("lost_answer,callback_late:10s,query_error@1,query_error@2"))
 	s.send(c)
 	s.waitState(c, payment.Unknown)
 	refused := s.sim.CallbackCounts().Refused
@@ -292,6 +291,7 @@ func TestP12_SameCallbackFiveTimes(t *testing.T) {
 	require.Zero(t, counts.Refused+counts.Failed)
 	require.Equal(t, 1, s.callbackRows(c))
 	require.Equal(t, []payment.State{payment.Unknown, payment.Succeeded}, s.waitEvents(c, 2))
+	s.waitReply(c.IdempotencyKey, payment.ReplyOutcome)
 	require.Len(t, s.replies(c.IdempotencyKey), 1)
 	// A repeat after the end is acknowledged, and nothing else.
 	require.Equal(t, st.Payment, s.status(c).Payment)
@@ -305,7 +305,7 @@ func TestP21_ForgedAndContradictingCallbacks(t *testing.T) {
 	s := start(t)
 	d := s.takeCallbacks(false)
 	s.traffic()
-	c, due := s.lastTier()
+	c := s.lastTier()
 	require.Equal(t, http.StatusUnauthorized, d.post(news(c, declining), "whsec-guess", 0))
 	require.Equal(t, http.StatusUnauthorized, d.post(news(c), whsec, time.Hour), "replayed")
 	require.Equal(t, http.StatusUnauthorized, d.post(news(c), whsec, -time.Hour), "from the future")
@@ -322,7 +322,6 @@ func TestP21_ForgedAndContradictingCallbacks(t *testing.T) {
 	wrong := news(c, declining, func(n *sim.Callback) { n.Charge.Amount-- })
 	d.tell(wrong)
 	st := s.waitState(c, payment.Succeeded)
-	require.Less(t, st.Payment.EndedAt, due)
 	require.Equal(t, c.Amount, st.Payment.Amount)
 
 	// After the end the contrary is asked about again, and the outcome stays.
@@ -421,7 +420,7 @@ func TestCallbackIsEvidenceWithoutAQuery(t *testing.T) {
 // budget's pace, none is lost.
 func TestCallbacksUnderTheBudget(t *testing.T) {
 	t.Parallel()
-	const floor, unresolved = 10, 60
+	const floor, unresolved = 10, 120
 	s := start(t, only(1, 1, 2), func(set *settings) { set.budget = store.QueryPolicy{Floor: floor, Share: 0.01} },
 		behave(func(b *sim.Behaviour) { b.Rates = map[sim.Kind]float64{sim.LostAnswer: 1} }),
 		capable(func(c *channel.Capabilities) { c.SubmitTimeout = 5 * time.Second }),
@@ -436,29 +435,27 @@ func TestCallbacksUnderTheBudget(t *testing.T) {
 		s.once(c)
 	}
 	require.Eventually(t, func() bool { return s.sim.CallbackCounts().Waiting == 0 }, waitFor, tick)
-	const rate = floor + unresolved/10/100 + 1
-	require.LessOrEqual(t, busiest(s.front.all(http.MethodGet), time.Second), 2*rate+5)
+	const rate, pause = floor + unresolved/10/100 + 1, 3 // what was granted may arrive late, together
+	queries := s.front.all(http.MethodGet)
+	took := queries[len(queries)-1].at.Sub(queries[0].at)
+	require.LessOrEqual(t, len(queries), int(float64(rate)*(took.Seconds()+pause))+rate)
 }
 
 // The announcement of a callback is only a wake-up: without one (nothing relays
 // here) the row is found all the same, and the edge never needed Kafka.
 func TestCallbackWithoutItsAnnouncement(t *testing.T) {
 	t.Parallel()
-	s := start(t, only(0, 1, 1), ruled(func(r *settle.Rules) { r.Lease = 30 * time.Second }))
+	s := start(t, only(0, 1, 1))
 	d := s.takeCallbacks(false)
 	s.traffic()
 	c := command(fault("lost_answer,query_error@1,query_error@2"))
 	s.send(c)
-	var due time.Time
 	require.Eventually(t, func() bool {
 		st, err := s.check.Status(s.ctx, c.Identity().PaymentID())
-		if err != nil || st.Open == nil || st.Open.Queries != 2 || st.Open.Lease != 0 {
-			return false
-		}
-		due = st.Open.NextCheckAt
-		return true
+		return err == nil && st.Open != nil && st.Open.Queries == 2 && st.Open.Lease == 0
 	}, waitLong, tick, "two queries were never made")
+	s.lookAgain(c, time.Hour)
 	d.tell(news(c))
-	require.Less(t, s.waitState(c, payment.Succeeded).Payment.EndedAt, due.Add(-2*time.Second))
+	s.waitState(c, payment.Succeeded)
 	s.once(c)
 }

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestP1_ReviewWithoutEvidence(t *testing.T) {
 // P3: every send of the attempt carries the same provider key and the same content (G6).
 func TestP3_SameProviderKeyInEverySend(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
+	s := start(t, brisk(6*time.Second))
 	c := command(fault("error_before@1,error_before@2"))
 	s.send(c)
 	st := s.waitState(c, payment.Succeeded)
@@ -72,7 +73,7 @@ func TestP4_PinnedServerError(t *testing.T) {
 	for name, query := range map[string]bool{"with a lookup": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, behave(func(b *sim.Behaviour) { b.Query = query }))
+			s := start(t, brisk(6*time.Second), behave(func(b *sim.Behaviour) { b.Query = query }))
 			c := command(fault("error_before@*"))
 			s.send(c)
 			s.waitState(c, payment.Review)
@@ -107,7 +108,7 @@ func TestP5_NoIdempotentSubmit(t *testing.T) {
 	}
 	s := map[bool]*stack{}
 	for _, query := range []bool{true, false} {
-		s[query] = start(t, behave(func(b *sim.Behaviour) {
+		s[query] = start(t, brisk(6*time.Second), behave(func(b *sim.Behaviour) {
 			b.IdempotentSubmit, b.Query, b.ThrottleNotApplied = false, query, false
 		}))
 	}
@@ -139,7 +140,7 @@ func TestP7_MemoryOfTheKey(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, behave(change))
+			s := start(t, brisk(6*time.Second), behave(change))
 			c := command(fault("error_before@*"))
 			s.send(c)
 			s.waitState(c, payment.Review)
@@ -152,7 +153,7 @@ func TestP7_MemoryOfTheKey(t *testing.T) {
 // P7, the other half: where the memory lasts, the attempt is resumed.
 func TestP29_ResumedWithinTheMemory(t *testing.T) {
 	t.Parallel()
-	s := start(t, behave(func(b *sim.Behaviour) { b.KeyMemory = time.Minute }))
+	s := start(t, brisk(6*time.Second), behave(func(b *sim.Behaviour) { b.KeyMemory = 10 * time.Minute }))
 	c := command(fault("error_before"))
 	s.send(c)
 	s.waitState(c, payment.Succeeded)
@@ -195,7 +196,7 @@ func TestP13_PastTheLag(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, capable(tc.caps))
+			s := start(t, brisk(6*time.Second), capable(tc.caps))
 			c := command(fault("error_before"))
 			s.send(c)
 			s.waitState(c, tc.state)
@@ -330,13 +331,35 @@ func lateChannel(longest, lag time.Duration) option {
 // one takes the money: the decline must not have been concluded.
 func TestP25_HeldSendAfterADecline(t *testing.T) {
 	t.Parallel()
-	s := start(t, lateChannel(12*time.Second, 0))
-	c := command(fault("late@1:11s,declined@2"))
+	c := command(fault("declined@1"))
+	onItsWay := make(chan channel.Request, 1)
+	s := start(t, brisk(6*time.Second), lateChannel(time.Hour, 0), handled(&hands{submit: func(_ context.Context, r channel.Request) (payment.Answer, bool) {
+		if r.OrderID != c.OrderID {
+			return payment.Answer{}, false
+		}
+		select {
+		case onItsWay <- r:
+			return payment.Answer{Class: payment.ClassUnknown, Cause: "timeout"}, true
+		default: // the resume
+			return payment.Answer{}, false
+		}
+	}}))
 	s.send(c)
 	require.Eventually(t, func() bool {
 		st, err := s.check.Status(s.ctx, c.Identity().PaymentID())
 		return err == nil && st.Open != nil && st.Open.DeclineCause != ""
 	}, waitLong, tick, "the decline was not heard")
+	asked := len(s.front.queries(c))
+	s.lookAgain(c, 0) // and is heard again, while the first send may still be executed
+	require.Eventually(t, func() bool {
+		st := s.status(c)
+		return len(s.front.queries(c)) > asked && st.Open != nil && st.Open.Lease == 0
+	}, waitLong, tick, "the decline was concluded, or nobody asked")
+	ctx, cancel := context.WithTimeout(s.ctx, waitFor)
+	defer cancel()
+	arrived := s.direct(ctx, <-onItsWay)
+	require.Equal(t, payment.ClassSucceeded, arrived.Class, "%+v", arrived)
+	s.lookAgain(c, 0)
 	require.Equal(t, payment.Succeeded, s.waitEnd(c))
 	require.Len(t, s.front.submits(c), 2)
 	require.NotContains(t, s.eventStates(c), payment.Declined)
@@ -346,7 +369,7 @@ func TestP25_HeldSendAfterADecline(t *testing.T) {
 // P25, where nothing is executed late: the decline is concluded, by a fresh query.
 func TestP25_DeclineConcludedByQuery(t *testing.T) {
 	t.Parallel()
-	s := start(t, lateChannel(3*time.Second, 0))
+	s := start(t, brisk(6*time.Second), lateChannel(3*time.Second, 0))
 	c := command(fault("error_before@1,declined@2"))
 	s.send(c)
 	require.Equal(t, payment.Declined, s.waitEnd(c))
@@ -360,9 +383,9 @@ func TestP25_DeclineConcludedByQuery(t *testing.T) {
 // P30: the lookup shows the old decline while the later send has succeeded.
 func TestP30_LookupShowsTheOldDecline(t *testing.T) {
 	t.Parallel()
-	s := start(t, lateChannel(18*time.Second, 3*time.Second), ruled(func(r *settle.Rules) { r.Lease = 4500 * time.Millisecond }),
+	s := start(t, lateChannel(38*time.Second, 3*time.Second), ruled(func(r *settle.Rules) { r.Lease = 4500 * time.Millisecond }),
 		capable(func(c *channel.Capabilities) { c.SubmitTimeout = time.Second }))
-	c := command(fault("late@1:7500ms,declined@1,late@2:16700ms"))
+	c := command(fault("late@1:14s,declined@1,late@2:35s"))
 	s.send(c)
 	require.Equal(t, payment.Succeeded, s.waitEnd(c))
 	require.Len(t, s.front.submits(c), 2)

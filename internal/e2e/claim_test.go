@@ -156,21 +156,40 @@ func TestP22_DatabaseDownAtClaim(t *testing.T) {
 	}
 }
 
+// lookAgain moves the next look at a payment that nobody works on. With an hour, only
+// what is not the clock's makes anybody look; with nothing, it is due.
+func (s *stack) lookAgain(c payment.Command, in time.Duration) {
+	s.t.Helper()
+	s.eventually("nobody works on it", func() bool {
+		tag, err := s.db.Exec(s.ctx, `UPDATE settleonce.open_payments SET next_check_at = clock_timestamp() + $2::interval
+			WHERE payment = $1::text::uuid AND lease = 0`, c.Identity().PaymentID().String(), in)
+		return err == nil && tag.RowsAffected() == 1
+	})
+}
+
 // P24: a repeat gets the right answer in every state, and is never sent (G2).
 func TestP24_RepeatInEveryState(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
-	pending := command(fault("slow:1500ms"))
+	pending := command()
+	held := holdSubmit(pending.OrderID, payment.Answer{Class: payment.ClassSucceeded})
+	var s *stack
+	held.forward = func(ctx context.Context, r channel.Request) payment.Answer { return s.direct(ctx, r) }
+	s = start(t, handled(&hands{submit: held.take}), ruled(func(r *settle.Rules) { r.Lease = waitLong }))
+	letGo := sync.OnceFunc(func() { close(held.goOn) })
+	t.Cleanup(letGo) // a failure must not hold the consumer for ever
 	s.send(pending)
-	require.Eventually(t, func() bool { return s.state(pending) == payment.Pending }, waitFor, tick)
+	await(t, held.stopped, "never sent")
 	s.send(pending)
 	require.Equal(t, payment.Pending, s.waitReply(pending.IdempotencyKey, payment.ReplyPending).State)
+	letGo()
 
 	unknown := command(fault("lost_answer,query_error@1"))
 	s.send(unknown)
 	s.waitState(unknown, payment.Unknown)
+	s.lookAgain(unknown, time.Hour)
 	s.send(unknown)
 	require.Equal(t, payment.Unknown, s.waitReply(unknown.IdempotencyKey, payment.ReplyPending).State)
+	s.lookAgain(unknown, 0)
 
 	review := command(fault("authorized"))
 	s.send(review)
@@ -412,7 +431,7 @@ func TestB16_SweepMeetsAFinishedPayment(t *testing.T) {
 		<-goOn
 		return payment.Answer{Class: payment.ClassUnknown, Cause: "late"}, true
 	}}
-	s := start(t, handled(h), ruled(func(r *settle.Rules) { r.Lease = 4 * time.Second }))
+	s := start(t, handled(h), brisk(12*time.Second))
 	s.warm()
 	s.send(c)
 	await(t, asked, "never asked")

@@ -38,7 +38,7 @@ func TestEdgeProcess(t *testing.T) { //nolint:paralleltest // it is alone in its
 	pool, err := store.OpenPool(t.Context(), store.PoolConfig{DSN: os.Getenv(edgeDSN), MaxConns: 2})
 	require.NoError(t, err)
 	defer pool.Close()
-	sender, err := producer.New(producer.Config{Brokers: strings.Split(brokers, ",")})
+	sender, err := producer.New(producer.Config{Brokers: strings.Split(brokers, ","), Timeout: publishWithin})
 	require.NoError(t, err)
 	server, err := edge.New(edge.Config{
 		Address: "127.0.0.1:0", Callers: edge.NewStaticCallers(tokens()), Sender: sender,

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,7 +73,7 @@ func (s *stack) docsWorlds() map[string][2]string {
 	require.NoError(s.t, err)
 	callbacks, err := edge.NewCallbackHandler(edge.CallbackConfig{Channels: registry, Store: s.store, Logger: s.logs.logger()})
 	require.NoError(s.t, err)
-	usual := s.openDoor(func(c *edge.Config) { c.Callbacks = callbacks }).url
+	usual := s.openDoor(func(c *edge.Config) { c.Callbacks, c.Wait = callbacks, 30*time.Second }).url
 	return map[string][2]string{
 		"": {usual, tokenShop}, "legacy": {usual, tokenLegacy}, "callbacks": {usual, "none"},
 		"limited": {s.openDoor(func(c *edge.Config) { c.Callers = limited{c.Callers} }).url, tokenShop},

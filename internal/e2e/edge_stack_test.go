@@ -66,7 +66,7 @@ func (s *stack) openDoor(change ...func(*edge.Config)) *door {
 
 func (s *stack) newSender(brokers []string) *producer.Producer {
 	s.t.Helper()
-	return s.senderOf(producer.Config{Brokers: brokers})
+	return s.senderOf(producer.Config{Brokers: brokers, Timeout: publishWithin})
 }
 
 // toNobody sends to where no Kafka is.

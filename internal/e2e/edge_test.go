@@ -203,7 +203,7 @@ func TestEdgeObligations(t *testing.T) {
 	t.Parallel()
 	d := shared(t).openDoor()
 	slow, second, third, fourth := uuid.New(), uuid.New(), uuid.New(), uuid.New()
-	body := order(with("metadata", map[string]string{"sim": "slow:1s"}), with("issuedAt", time.Now().UTC().Format(time.RFC3339Nano)))
+	body := order(with("metadata", map[string]string{"sim": "slow:5s"}), with("issuedAt", time.Now().UTC().Format(time.RFC3339Nano)))
 	pending := d.must(http.MethodPost, "/v1/payments", tokenShop, body,
 		"Idempotency-Key", slow.String(), "Content-Type", "application/json", "Prefer", "wait=0")
 	require.Equal(t, http.StatusAccepted, pending.status, pending.body)
@@ -345,11 +345,11 @@ func TestEdgeDrains(t *testing.T) {
 	s := shared(t)
 	d := s.openDoor()
 	key := uuid.New()
-	body := order(with("metadata", map[string]string{"sim": "slow:2s"}))
+	body := order(with("metadata", map[string]string{"sim": "slow:5s"}))
 	accepted := d.must(http.MethodPost, "/v1/payments", tokenShop, body,
 		"Idempotency-Key", key.String(), "Content-Type", "application/json", "Prefer", "wait=0")
 	require.Equal(t, http.StatusAccepted, accepted.status, accepted.body)
-	s.waitState(commandOf("shop", key), payment.Pending)
+	s.eventually("it is claimed", func() bool { return s.state(commandOf("shop", key)) != 0 })
 	waiting := make(chan answer, 1)
 	go func() {
 		a, err := d.ask(http.MethodGet, "/v1/payments/"+key.String(), tokenShop, "", "Prefer", "wait=30")

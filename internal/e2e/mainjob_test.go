@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,11 +64,13 @@ func TestP2_SecondKeyWhileUnknown(t *testing.T) {
 	first := command(fault("lost_answer,query_error@1"))
 	s.send(first)
 	s.waitState(first, payment.Unknown)
+	s.lookAgain(first, time.Hour)
 	second := command(func(c *payment.Command) { c.OrderID = first.OrderID })
 	s.send(second)
 	reply := s.waitReply(second.IdempotencyKey, payment.ReplyRejected)
 	require.Equal(t, payment.CodePriorAttemptUnresolved, reply.Code)
 	require.Equal(t, first.Identity().PaymentID(), *reply.BlockedBy)
+	s.lookAgain(first, 0)
 	s.waitState(first, payment.Succeeded)
 	s.send(second)
 	require.Eventually(t, func() bool {
@@ -81,7 +84,7 @@ func TestP2_SecondKeyWhileUnknown(t *testing.T) {
 // most, and in an outcome that the ledger agrees with (G1, G3).
 func TestG1_FaultMix(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := start(t, brisk(6*time.Second))
 	faults := []string{"", "", "", "", "declined", "lost_answer", "error_after", "error_before", "refused", "reset_before", "throttled", "garbage", "hangup"}
 	commands := make([]payment.Command, 0, 390)
 	for i := range 390 {

@@ -81,6 +81,10 @@ func TestP34_ChannelUnavailable(t *testing.T) {
 	}
 	require.Zero(t, s.reviews())
 	s.front.up()
+	require.Eventually(t, func() bool { // a probe may be sent again
+		o, err := s.check.Overview(s.ctx)
+		return err == nil && len(o.Channels) == 1 && !o.Channels[0].BreakerOpen
+	}, waitFor, tick, "the breaker never let go")
 	again := command(orderOf(batch[0]))
 	s.send(batch[0], again)
 	s.waitState(again, payment.Succeeded)
@@ -209,7 +213,13 @@ func TestG5_LostWakeUps(t *testing.T) {
 		require.Len(t, s.front.submits(c), 1)
 		s.once(c)
 	}
-	queries := len(s.front.all(http.MethodGet))
+	asked := func() (n int) {
+		for _, c := range batch {
+			n += len(s.front.queries(c))
+		}
+		return n
+	}
+	queries := asked()
 	// What the relay did not publish for a while comes in order all the same, and
 	// wake-ups that come too late change nothing.
 	require.Empty(t, s.watch.topic(s.topics.Events))
@@ -218,10 +228,10 @@ func TestG5_LostWakeUps(t *testing.T) {
 		require.Equal(t, []payment.State{payment.Unknown, payment.Succeeded}, s.waitEvents(c, 2))
 	}
 	for _, c := range batch {
-		s.watch.until(t, func() bool { return len(s.wakeups(c, 2)) == 1 }, "the late wake-up of %s", c.IdempotencyKey)
+		s.watch.until(t, func() bool { return len(s.wakeups(c, 2)) > 0 }, "the late wake-up of %s", c.IdempotencyKey)
 	}
 	s.reconcilers[0].stop()
-	require.Len(t, s.front.all(http.MethodGet), queries)
+	require.Equal(t, queries, asked())
 }
 
 // Stopping in the middle of everything loses nothing: what is under way ends, or

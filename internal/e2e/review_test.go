@@ -257,7 +257,7 @@ func openSecond(t *testing.T, answer payment.Answer, reconcilers bool) *old {
 			}
 		},
 	}
-	o.s = start(t, sentOnce(2*time.Second), ruled(func(r *settle.Rules) { unwatched(r); r.Lease = 4 * time.Second }), handled(h))
+	o.s = start(t, sentOnce(2*time.Second), brisk(12*time.Second), ruled(unwatched), handled(h))
 	o.first.forward = func(ctx context.Context, r channel.Request) payment.Answer { return o.s.direct(ctx, r) }
 	o.s.send(o.c)
 	await(t, o.first.stopped, "never sent")
@@ -297,12 +297,13 @@ func TestG11_SecondAttemptWaitsForWhatACallbackSays(t *testing.T) {
 	defer close(o.second.goOn)
 	defer close(o.first.goOn)
 	o.lookup.Store(&payment.Answer{Class: payment.ClassUnknown, Cause: "unavailable"})
-	_, err := o.s.db.Exec(o.s.ctx, `UPDATE settleonce.open_payments SET next_check_at = clock_timestamp() + interval '3 seconds'`)
-	require.NoError(t, err)
+	o.s.lookAgain(o.c, time.Hour)
 	n := news(o.c)
 	o.s.takeCallbacks(false).tell(n)
 	o.s.startReconciler().owns()
 	o.s.waitResult(n, store.CallbackDisagrees)
+	require.Equal(t, 1, o.s.count(`SELECT count(*) FROM settleonce.open_payments WHERE next_check_at < clock_timestamp() + interval '30 minutes'`),
+		"the callback did not move the time of the send")
 	require.Eventually(t, func() bool {
 		return o.s.count("SELECT count(*) FROM settleonce.callbacks WHERE tries > 3") == 1
 	}, waitFor, tick, "the provider was not asked again")

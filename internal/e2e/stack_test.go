@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -26,14 +28,14 @@ import (
 	"github.com/settleonce/settleonce/payment"
 )
 
-// stacksAtOnce is more than there are processors: these tests wait for due times
-// far more than they compute.
-const stacksAtOnce = "10"
+// stacksAtOnce is more than there are processors, for each of them: these tests
+// wait for due times far more than they compute.
+const stacksAtOnce = 3
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = flag.Set("test.parallel", stacksAtOnce)
+		_ = flag.Set("test.parallel", strconv.Itoa(stacksAtOnce*runtime.GOMAXPROCS(0)))
 	}
 	pgtest.Main(withShared{m})
 }
@@ -67,6 +69,7 @@ type stack struct {
 // starts another role.
 type settings struct {
 	behaviour   sim.Behaviour
+	timeout     time.Duration // of each call of the channel
 	caps        func(*channel.Capabilities)
 	wrap        func(channel.Adapter) channel.Adapter
 	noChannel   bool
@@ -95,7 +98,7 @@ func start(t testing.TB, options ...option) *stack {
 	t.Helper()
 	set := settings{
 		behaviour: sim.DefaultBehaviour(), callers: consumer.AnyCaller{}, relays: 1, consumers: 1, reconcilers: 1,
-		rules: settle.Rules{Lease: 6 * time.Second, WatchEvery: time.Second, WatchAtMost: 2 * time.Second},
+		rules: settle.Rules{Lease: 20 * time.Second, WatchEvery: time.Second, WatchAtMost: 2 * time.Second}, timeout: 9 * time.Second,
 		// Tests have far more unknowns than a real channel: give them the queries.
 		budget: store.QueryPolicy{Floor: 200},
 	}
@@ -132,6 +135,12 @@ func ruled(change func(*settle.Rules)) option {
 	return func(s *settings) { change(&s.rules) }
 }
 
+// brisk leases end soon, and calls sooner, for tests that wait for the end of one. Others outlast
+// a pause of the machine: what was sent is answered in time.
+func brisk(lease time.Duration) option {
+	return func(s *settings) { s.rules.Lease, s.timeout = lease, lease/3 }
+}
+
 // only says how many of each role the stack starts with.
 func only(relays, consumers, reconcilers int) option {
 	return func(s *settings) { s.relays, s.consumers, s.reconcilers = relays, consumers, reconcilers }
@@ -152,9 +161,11 @@ func (s *stack) startBroker() {
 	if s.set.plan != nil {
 		s.set.plan(specs)
 	}
-	_, err = s.kafka.EnsureTopics(s.ctx, specs)
-	require.NoError(t, err)
-	s.publish, err = s.kafka.NewPublisher(kafka.PublisherConfig{})
+	require.Eventually(t, func() bool {
+		_, err := s.kafka.EnsureTopics(s.ctx, specs)
+		return err == nil
+	}, waitFor, tick, "create topics")
+	s.publish, err = s.kafka.NewPublisher(kafka.PublisherConfig{Timeout: publishWithin})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.publish.Close(context.Background()) })
 	s.watch = startWatcher(t, s.brokers, s.topics)
@@ -204,7 +215,7 @@ func (s *stack) startChannel() {
 // registry is the channel as the settings have it now.
 func (s *stack) registry() *channel.Registry {
 	caps := s.set.behaviour.Capabilities("sim:test")
-	caps.SubmitTimeout, caps.QueryTimeout = 2*time.Second, 2*time.Second
+	caps.SubmitTimeout, caps.QueryTimeout = s.set.timeout, s.set.timeout
 	if s.set.caps != nil {
 		s.set.caps(&caps)
 	}
@@ -264,7 +275,8 @@ func issued(by time.Duration) func(*payment.Command) {
 
 // How long tests wait for what must come; nothing is timed by it.
 const (
-	waitFor  = 45 * time.Second
-	waitLong = 90 * time.Second
-	tick     = 25 * time.Millisecond
+	waitFor       = 2 * time.Minute
+	waitLong      = 3 * time.Minute
+	publishWithin = 30 * time.Second
+	tick          = 25 * time.Millisecond
 )

@@ -331,5 +331,5 @@ func (w *world) eventually(what, query string) {
 		var ok bool
 		err := w.look.QueryRow(context.WithoutCancel(w.t.Context()), query).Scan(&ok)
 		return err == nil && ok
-	}, 10*time.Second, 10*time.Millisecond, what)
+	}, time.Minute, 10*time.Millisecond, what)
 }
