@@ -168,6 +168,14 @@ var obligationPlants = map[string]func(w *world) uuid.UUID{
 		w.charged(c)
 		return c.IdempotencyKey
 	},
+	"G15 paid again by a command issued within the tolerance": func(w *world) uuid.UUID {
+		first := w.command()
+		w.charged(first)
+		w.now = w.now.Add(payment.SuccessTolerance / 2)
+		c := w.secondKey(first, issuedNow(w))
+		w.charged(c)
+		return c.IdempotencyKey
+	},
 	"G15 refused though it names the payment": func(w *world) uuid.UUID {
 		first := w.command()
 		w.charged(first)

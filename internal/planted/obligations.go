@@ -100,12 +100,12 @@ var obligations = []Bug{
 	},
 	{
 		Name: "retention-not-checked", Guarantee: "G14",
-		Why:  whyStart,
 		What: "a topic may keep commands longer than their keys are known",
 		File: "internal/topics/topics.go", Guard: "inspection.commandRetention",
-		Old:  "if told && (ms < 0 || ms > window) {",
-		New:  "if told && ms > 100*window {",
-		Test: "./internal/topics -run TestFindings",
+		Old:     "if told && (ms < 0 || ms > window) {",
+		New:     "if told && ms > 100*window {",
+		Test:    "./internal/topics -run TestFindings",
+		Torture: "--seed 8 --payments 500 --faults replay",
 	},
 
 	{
@@ -161,12 +161,12 @@ var obligations = []Bug{
 	},
 	{
 		Name: "no-tolerance", Guarantee: "G15",
-		Why:  whyClock,
 		What: "clocks of callers are believed to the microsecond",
 		File: "payment/obligation.go", Guard: "Ground.Verdict",
-		Old:  "issuedAt.After(g.SuccessAt.Add(SuccessTolerance))",
-		New:  "issuedAt.After(g.SuccessAt)",
-		Test: "./payment -run TestGroundVerdict",
+		Old:     "issuedAt.After(g.SuccessAt.Add(SuccessTolerance))",
+		New:     "issuedAt.After(g.SuccessAt)",
+		Test:    "./payment -run TestGroundVerdict",
+		Torture: "--seed 8 --payments 500 --faults replay",
 	},
 	{
 		Name: "repay-named-ignored", Guarantee: "G15",

@@ -54,13 +54,10 @@ type Bug struct {
 // Why only a test catches a bug.
 const (
 	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
-	whyClock    = "A caller's clock must be wrong by less than two seconds just when its order is paid"
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
 	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"
-	whyProducer = "Producers of the torture run end with the transaction that they abort"
 	whyPatient  = "A person has more to do, or less to read; no promise to a caller is broken"
-	whyStart    = "It is refused when a role starts, before anything can break"
 )
 
 // Edits are all edits of the bug.

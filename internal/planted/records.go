@@ -128,11 +128,12 @@ var records = []Bug{
 	},
 	{
 		Name: "abort-never-ends", Guarantee: "G16",
-		Why:  whyProducer,
 		What: "after an abort the producer's committed transactions are dropped too",
 		File: "internal/kafka/fetch.go", Guard: "decoder.control",
-		Old:  "delete(d.aborted, b.ProducerID)",
-		New:  "_ = b.ProducerID",
-		Test: "./internal/kafka -run TestConformanceKfake",
+		Old:     "delete(d.aborted, b.ProducerID)",
+		New:     "_ = b.ProducerID",
+		Test:    "./internal/kafka -run TestConformanceKfake",
+		Torture: "--seed 8 --payments 500 --faults replay --patience 20s",
+		Shows:   []string{"G5"},
 	},
 }

@@ -34,6 +34,8 @@ type tormentor struct {
 	points map[string]int
 	did    map[string]int
 	failed []string
+	// seen are violations that were seen before the workers were started.
+	seen []check.Violation
 }
 
 // torment breaks things as scheduled, and returns when all is whole again, with
@@ -57,7 +59,7 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	t.heal(ctx)
 	stop()
 	watch.Wait()
-	return seen, ctx.Err()
+	return append(seen, t.seen...), ctx.Err()
 }
 
 // awaitTraffic waits until records are acknowledged: what is broken before breaks

@@ -132,7 +132,10 @@ func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, erro
 		t.channels = append(t.channels, &provider{name: s.Channel, url: s.URL, proxy: own})
 		urls[s.Channel] = "http://" + own.address()
 	}
-	return append(env, "SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s"), f.DescribeChannels(urls)
+	if err := f.DescribeChannels(urls); err != nil {
+		return nil, err
+	}
+	return append(env, "SETTLEONCE_STALL_TIMEOUT=30s", "SETTLEONCE_WATCH_FIRST=20s"), t.refuse(ctx, f)
 }
 
 func (t *tormentor) close() {

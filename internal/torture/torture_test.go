@@ -49,6 +49,7 @@ func TestTorture_ShortRun(t *testing.T) {
 	require.Greater(t, report.Counts.Told, 50)
 	require.NotZero(t, report.Counts.Callbacks)
 	require.NotZero(t, report.Counts.CallbacksRefused)
+	require.Equal(t, 1, report.Effects[rolesRefused])
 	require.GreaterOrEqual(t, report.Payments, 500)
 	require.Greater(t, report.Counts.Keys, report.Payments)
 	require.Greater(t, report.Counts.Records, demo.Records(report.Payments)*9/10)
