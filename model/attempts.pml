@@ -6,7 +6,10 @@
 #ifndef BROKEN
 #define BROKEN 0
 #endif
-#ifndef PROVEN      /* a later attempt takes proof that nothing came of the one before: internal/settle/orders.go undead */
+#ifndef EARLY       /* "not found" means nothing while the lookup may lag or a send may be alive; 1: the item says "proven". channel/rules.go NotFound */
+#define EARLY 0
+#endif
+#ifndef PROVEN      /* a later attempt takes proof that nothing came of the one before: internal/settle/orders.go undead; 2: the item's word will do */
 #define PROVEN 1
 #endif
 #ifndef ATTEMPT     /* an answer knows the attempt it belongs to: internal/settle/attempts.go otherAttempt */
@@ -24,7 +27,8 @@
 #ifndef ITEM        /* a second success is a thing for a person: internal/settle/attempts.go secondCharge */
 #define ITEM 1
 #endif
-#ifndef CLOSE       /* nobody closes as not executed what may still be executed, or cannot be proven absent: internal/settle/orders.go shows */
+#ifndef CLOSE       /* nobody closes as not executed what may still be executed, or cannot be proven absent: internal/settle/orders.go shows;
+                       2: the item's word will do */
 #define CLOSE 1
 #endif
 #ifndef CONFLICT    /* success against an outcome is a thing for a person: internal/settle/rules.go conflict */
@@ -42,6 +46,7 @@ mtype state = REVIEW;
 byte attempt = 1, sends = 1, paid = 0, by = 0;   /* settleonce.payments, settleonce.open_payments */
 bool nomore = false, conflict = false;
 mtype st[3] = NONE;                              /* what became of the attempt's one send, at the provider */
+bool says[3];                                    /* an item says that the provider proves the attempt absent */
 bool heard[3];                                   /* its success was told to us */
 byte charges = 0, told = 0;
 bool broke = false;
@@ -102,12 +107,19 @@ proctype teller() {
   od
 }
 
+/* The queries of the slow watch that find nothing: internal/settle/checks.go notFound. The provider has not seen the send, or not shown it. */
+proctype watch() {
+  do
+  :: atomic { state == REVIEW && !says[attempt] && sends > 0 && (st[attempt] == ABSENT || (EARLY && st[attempt] == OUT)) -> says[attempt] = true }
+  od
+}
+
 /* internal/settle/desk.go OpenAttempt, internal/settle/desk.go Resolve */
 proctype operator() {
   do
-  :: atomic { state == REVIEW && attempt == 1 && !paid && !heard[1] && (!PROVEN || st[1] == ABSENT || st[1] == NO) ->
+  :: atomic { state == REVIEW && attempt == 1 && !paid && !heard[1] && (!PROVEN || (PROVEN == 1 && (st[1] == ABSENT || st[1] == NO)) || (PROVEN == 2 && says[1])) ->
        attempt = 2; sends = 0; nomore = false }                          /* internal/settle/orders.go OpenAttempt */
-  :: atomic { state == REVIEW && (!paid || !REFUSE) && (!CLOSE || st[attempt] == ABSENT || sends == 0) -> ends(DECL, attempt) }   /* internal/settle/orders.go MayResolve */
+  :: atomic { state == REVIEW && (!paid || !REFUSE) && (!CLOSE || (CLOSE == 1 && st[attempt] == ABSENT) || (CLOSE == 2 && says[attempt]) || sends == 0) -> ends(DECL, attempt) }   /* internal/settle/orders.go MayResolve */
   od
 }
 
@@ -121,7 +133,7 @@ proctype worker() {
 }
 
 init {
-  atomic { st[1] = OUT; run provider(); run teller(); run operator(); run worker() };
+  atomic { st[1] = OUT; run provider(); run teller(); run watch(); run operator(); run worker() };
   timeout;
   assert(G9_conflict_is_seen == 0 || !heard[1] || !heard[2] || conflict);
   assert(G11_success_wins == 0 || state != DECL || conflict || (!heard[1] && !heard[2]))

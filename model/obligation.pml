@@ -5,6 +5,8 @@
 
    The world:  KEYS  2 or 3     HEARD  the client hears of a success at once     RETAIN  old rows are removed, and the command is delivered once more
               PARK  a claimed one may wait for its channel: with RETAIN, until it is too old
+              LATE  the provider may break its word once: what it declined it executed all the same, which opens a conflict
+              SKEW  a client's clock may be ahead by less than the tolerance: with CLOCK
    The rules:  see the switches; each one left out breaks G2 or G15 (model/checks.txt). */
 #ifndef KEYS
 #define KEYS 2
@@ -17,6 +19,12 @@
 #endif
 #ifndef PARK
 #define PARK 0
+#endif
+#ifndef LATE
+#define LATE 0
+#endif
+#ifndef SKEW
+#define SKEW 0
 #endif
 #ifndef STICKY      /* a rejection is stored under its key and answered again (G2): internal/store/judge.go rejectClaimed */
 #define STICKY 1
@@ -52,6 +60,13 @@
 #define AGED 1
 #endif
 
+#ifndef GROUND      /* and the obligation as well (G15): internal/settle/checks.go forbidden */
+#define GROUND 1
+#endif
+#ifndef TOLERANCE   /* only a command issued later by the tolerance counts as made after the success: payment/obligation.go SuccessTolerance */
+#define TOLERANCE 1
+#endif
+
 #define NOBODY KEYS
 hidden byte G2_first_answer = 1;
 hidden byte G15_prior_attempt_first = 1;
@@ -67,13 +82,18 @@ bool row[KEYS], rejected[KEYS], issued[KEYS], charged[KEYS], answered[KEYS], old
 byte wins = 0, after[KEYS];   /* successes so far, and when the command was issued */
 byte follows[KEYS];           /* which success the command names */
 byte told = NOBODY;           /* which success the client knows of */
+bool conflict = false;        /* settleonce.review_items: success evidence against an outcome */
+bool ended[KEYS];             /* declined */
+bool ahead[KEYS];             /* its client's clock shows a time that had not come when it was issued, by less than the tolerance */
 
 proctype client() {
   byte k = 1;
   atomic { follows[0] = NOBODY; issued[0] = true };
   do
   :: k < KEYS ->
-     atomic { issued[k] = true; after[k] = wins; follows[k] = (HEARD -> success : told) };
+     atomic {
+       issued[k] = true; after[k] = wins; follows[k] = (HEARD -> success : told);
+       if :: SKEW -> ahead[k] = true :: true fi };
      k++
   :: else -> break
   od
@@ -82,6 +102,15 @@ proctype client() {
 #if !HEARD
 /* payment.replies, read by the client at some time or never */
 proctype reply() { if :: atomic { success != NOBODY -> told = success } :: true fi }
+#endif
+
+/* The default rule (payment/obligation.go Verdict): a command is taken to know of the success when it was issued after it, by the clock of its
+   caller. One whose clock is ahead may have been issued shortly before. */
+#define MADEAFTER (after[k] == wins || (!TOLERANCE && ahead[k] && after[k] + 1 == wins))
+
+#if LATE
+/* internal/settle/rules.go conflict */
+active proctype evidence() { if :: atomic { ended[0] -> conflict = true } :: true fi }
 #endif
 
 /* internal/store/claim.go claimRun */
@@ -113,9 +142,10 @@ begin:
           latest = success;
 #endif
           if
-          :: OWNHOLD && holder != k && holder == NOBODY -> mine = false; goto begin        /* gone in between: the transaction is run again */
-          :: HOLD && holder != k && holder != NOBODY -> rejected[k] = true; answered[k] = true; mine = false   /* PRIOR_ATTEMPT_UNRESOLVED */
-          :: (!HOLD || holder == k || (holder == NOBODY && !OWNHOLD)) && FOLLOWS && latest != NOBODY && !(CLOCK -> after[k] == wins : follows[k] == latest) ->
+          :: LATE && conflict -> rejected[k] = true; answered[k] = true; mine = false        /* PRIOR_ATTEMPT_UNRESOLVED: internal/store/claim_sql.go blockingReview */
+          :: !(LATE && conflict) && OWNHOLD && holder != k && holder == NOBODY -> mine = false; goto begin        /* gone in between: the transaction is run again */
+          :: !(LATE && conflict) && HOLD && holder != k && holder != NOBODY -> rejected[k] = true; answered[k] = true; mine = false   /* PRIOR_ATTEMPT_UNRESOLVED */
+          :: !(LATE && conflict) && (!HOLD || holder == k || (holder == NOBODY && !OWNHOLD)) && FOLLOWS && latest != NOBODY && !(CLOCK -> MADEAFTER : follows[k] == latest) ->
              rejected[k] = true; answered[k] = true; mine = false                          /* OBLIGATION_ALREADY_PAID */
           :: else -> row[k] = true; open++
           fi;
@@ -133,8 +163,10 @@ begin:
         :: mine ->
            atomic {                                                     /* at the permit: internal/settle/checks.go Permitted */
              if
-             :: old[k] && AGED -> rejected[k] = true; answered[k] = true; mine = false; open--; if :: hold == k -> hold = NOBODY :: else fi
-             :: else -> assert(G14_stale_is_not_charged == 0 || !old[k])
+             :: (old[k] && AGED) || (conflict && GROUND) -> rejected[k] = true; answered[k] = true; mine = false; open--; if :: hold == k -> hold = NOBODY :: else fi
+             :: else ->
+                assert(G14_stale_is_not_charged == 0 || !old[k]);
+                assert(G15_prior_attempt_first == 0 || !conflict)
              fi }
         :: else
         fi;
@@ -156,7 +188,7 @@ begin:
                 if :: hold == k -> hold = NOBODY :: else fi };
               success = k; wins++
 #endif
-           :: atomic { answered[k] = true; open--; if :: hold == k -> hold = NOBODY :: else fi }   /* declined */
+           :: atomic { answered[k] = true; ended[k] = true; open--; if :: hold == k -> hold = NOBODY :: else fi }   /* declined */
            fi
         :: else
         fi

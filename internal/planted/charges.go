@@ -184,12 +184,12 @@ var charges = []Bug{
 	},
 	{
 		Name: "not-found-inside-the-lag", Guarantee: "G3",
-		Why:  whySecond,
 		What: "\"not found\" counts although the lookup may lag",
 		File: "channel/rules.go", Guard: "Capabilities.NotFound",
-		Old:  "case queryStarted.After(after):",
-		New:  "case queryStarted.After(s.First):",
-		Test: "./channel -run TestNotFound|TestRulesHoldInEveryWorld",
+		Old:   "case queryStarted.After(after):",
+		New:   "case queryStarted.After(s.First):",
+		Test:  "./channel -run TestNotFound|TestRulesHoldInEveryWorld",
+		Model: "attempts -DCLOSE=2 -DEARLY", Other: "attempts -DCLOSE=2",
 	},
 	{
 		Name: "lost-sends-forgotten", Guarantee: "G3",

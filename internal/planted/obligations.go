@@ -166,6 +166,7 @@ var obligations = []Bug{
 		Old:     "issuedAt.After(g.SuccessAt.Add(SuccessTolerance))",
 		New:     "issuedAt.After(g.SuccessAt)",
 		Test:    "./payment -run TestGroundVerdict",
+		Model:   "obligation -DCLOCK -DHEARD -DSKEW -DTOLERANCE=0",
 		Torture: "--seed 8 --payments 500 --faults replay",
 	},
 	{
@@ -196,12 +197,11 @@ var obligations = []Bug{
 	},
 	{
 		Name: "ground-at-the-permit", Guarantee: "G15",
-		Why:  whySecond,
-		What: "a parked payment is sent although its order was paid meanwhile",
+		What: "a parked payment is sent although its order is in conflict, or was paid, meanwhile",
 		File: "internal/settle/checks.go", Guard: "Rules.forbidden",
-		Old:  "case code != \"\":",
-		New:  "case code == payment.CodeUnknownChannel:",
-		Test: "./internal/settle -run TestWorlds$",
+		Old:   "case code != \"\":",
+		New:   "case code == payment.CodeUnknownChannel:",
+		Model: "obligation -DPARK -DLATE -DGROUND=0", Test: "./internal/settle -run TestWorlds$",
 	},
 }
 
