@@ -39,6 +39,7 @@ type player struct {
 	waiting  map[uuid.UUID][]trigger
 	pending  int // triggers that have not fired
 	sent     int
+	dropped  int // records that are not published, as what they waited for does not come
 	finished bool
 }
 
@@ -181,7 +182,7 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType, occurred time.Time)
 		}
 		p.pending--
 		if t.event != kind {
-			p.drop(t.then)
+			p.drop(t)
 			continue
 		}
 		now := time.Since(p.begun) + t.after
@@ -200,14 +201,23 @@ func (p *player) heard(id uuid.UUID, kind payment.EventType, occurred time.Time)
 }
 
 // drop leaves a payment out, and what waits for it.
-func (p *player) drop(then *planned) {
-	then.dropped = true
-	id := then.id()
-	for _, t := range p.waiting[id] {
+func (p *player) drop(t trigger) {
+	t.then.dropped = true
+	p.dropped += 1 + len(t.again)
+	id := t.then.id()
+	for _, next := range p.waiting[id] {
 		p.pending--
-		p.drop(t.then)
+		p.drop(next)
 	}
 	delete(p.waiting, id)
+}
+
+// records is how many there will be, as far as is known now: what waits for an event
+// that does not come is not published.
+func (p *player) records() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.script.records - p.dropped
 }
 
 // giveUp leaves out what still waits for an event when patience is over, and

@@ -188,12 +188,14 @@ func TestPlayer_DropsWhatWaitsForTheDropped(t *testing.T) {
 	second := w.following(first)
 	w.when(first, payment.EventSucceeded, second)
 	w.wellAfter(second, w.following(second))
+	w.script.records = w.script.count()
 	p := newPlayer(w.script, nil, "t", nil)
 	p.begun = time.Now()
 	p.heard(first.id(), payment.EventReviewRequired, time.Time{})
 	_, left := p.take(time.Second)
 	require.False(t, left)
 	require.Len(t, w.script.expectations(), 1)
+	require.Zero(t, p.records(), "nobody is told that they are to come")
 }
 
 // A payment that is issued once another one has succeeded bears the time at which

@@ -182,7 +182,7 @@ func (w *watcher) tell() {
 	sent, due, pending := w.run.player.progress()
 	finished := w.run.player.done()
 	p := Progress{
-		Phase: "publishing", Elapsed: time.Since(w.run.begun), Published: sent, Of: w.run.script.records,
+		Phase: "publishing", Elapsed: time.Since(w.run.begun), Published: sent, Of: w.run.player.records(),
 		Payments: w.run.script.ends(), Replies: w.replies, DeadLetters: w.dead,
 	}
 	switch {
