@@ -66,6 +66,11 @@ func edgeRows(t *table, r demo.Report, count func(name string, n int, about stri
 	if c.Replays > 0 {
 		count("replayed on purpose", c.Replays, "events and replies, by an operator")
 	}
+	if d := c.Downstream; d != nil {
+		t.row("DOWNSTREAM", "", "a service with an inbox, and a database of its own")
+		count("events applied", d.Applied, "to %d payments", d.Payments)
+		count("repeats skipped", d.Repeats, "in the topic; crashes and resets had others delivered again")
+	}
 }
 
 func channelRows(t *table, channels []check.ChannelCounts) {

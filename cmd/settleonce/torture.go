@@ -24,7 +24,7 @@ func newTorture(p process) *cobra.Command {
 		Long: "Runs broker, database, channel simulator and worker processes on this machine and breaks them: kills, kills between\n" +
 			"two given steps, frozen processes, restarts of broker and database, cut, silent and slow networks, answers and commits\n" +
 			"lost on the way, partition leaders that move, clocks that jump (in the program that make torture builds), channels that\n" +
-			"misbehave, commands published again. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
+			"misbehave, commands published again, a service downstream whose group is set back. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
 			"guarantee is broken; data and logs are kept then. Faults: " + faultNames() + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

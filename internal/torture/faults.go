@@ -40,6 +40,9 @@ func (t *tormentor) disturb(ctx context.Context, s strike) error {
 }
 
 func (t *tormentor) stretch(s strike) *proxy {
+	if s.role == demo.RoleDownstream {
+		return t.behind.stretch(s)
+	}
 	switch s.fault {
 	case CutChannel, SlowChannel:
 		return t.struckChannel(s).proxy
@@ -54,15 +57,12 @@ func (t *tormentor) stretch(s strike) *proxy {
 
 // loseAnswers has a few messages lost, as soon as they come by.
 func (t *tormentor) loseAnswers(ctx context.Context, s strike) error {
-	kinds := map[Fault][]loss{
-		AmbiguousProduce: {produceAnswer}, AmbiguousCommit: {offsetAnswer},
-		CommitLost: {commitRequest, commitAnswer, statementAnswer},
-	}[s.fault]
+	at, kinds := t.lossesOf(s)
 	t.scene.Say(string(s.fault))
 	const most = 4
 	var all errgroup.Group
 	for _, kind := range kinds {
-		all.Go(func() error { return t.losses.lose(ctx, kind, 1+s.turn%most) })
+		all.Go(func() error { return at.lose(ctx, kind, 1+s.turn%most) })
 	}
 	return all.Wait()
 }

@@ -41,6 +41,7 @@ func (t *tormentor) leave() {
 			_ = p.close() // the port is free either way
 		}
 	}
+	t.behind.leave()
 }
 
 // effects is what came of the faults.
@@ -51,6 +52,7 @@ func (t *tormentor) effects() map[string]int {
 	for kind, n := range t.losses.counts() {
 		out[string(kind)] = n
 	}
+	maps.Copy(out, t.behind.effects())
 	return out
 }
 

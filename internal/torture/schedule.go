@@ -43,13 +43,14 @@ const (
 
 	CutEdge        Fault = "cut-edge"        // no network between clients and providers, and the gateways
 	OperatorReplay Fault = "operator-replay" // an operator replays commands, events and replies, and redrives dead letters
+	Reset          Fault = "reset"           // an operator sets the group of the service downstream back
 )
 
 // Faults lists all of them.
 func Faults() []Fault {
 	return []Fault{
 		Kill, Crash, Freeze, Kafka, Postgres, Backends, CutPostgres, SlowPostgres, CutChannel, SlowChannel, Channel, Replay,
-		CutKafka, SlowKafka, Leader, AmbiguousProduce, AmbiguousCommit, CommitLost, Clock, CutEdge, OperatorReplay,
+		CutKafka, SlowKafka, Leader, AmbiguousProduce, AmbiguousCommit, CommitLost, Clock, CutEdge, OperatorReplay, Reset,
 	}
 }
 
@@ -84,6 +85,8 @@ type strike struct {
 	silent bool
 	// jump is that of a clock.
 	jump clockjump.Jump
+	// half sets a group back to the middle of the time so far, not to the start.
+	half bool
 }
 
 // pointsOf are the crash points that a role passes.

@@ -20,10 +20,12 @@ import (
 type tormentor struct {
 	cfg      Config
 	scene    *demo.Scene
+	begun    time.Time
 	postgres *proxy
 	kafka    *proxy
 	edge     *proxy
 	losses   *losses
+	behind   *behind
 	channels []*provider
 
 	// heavy is held while broker or database are restarted: one at a time.
@@ -47,10 +49,10 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	var watch sync.WaitGroup
 	watch.Go(func() { seen = t.watchOffsets(watching) })
 	awaitTraffic(ctx, scene)
-	begun := time.Now()
+	t.begun = time.Now()
 	var strikes sync.WaitGroup
-	for _, s := range schedule(t.cfg.Seed, t.cfg.Faults, scene.Length) {
-		if !pause(ctx, time.Until(begun.Add(s.at))) {
+	for _, s := range plan(t.cfg.Seed, t.cfg.Faults, scene.Length) {
+		if !pause(ctx, time.Until(t.begun.Add(s.at))) {
 			break
 		}
 		strikes.Go(func() { t.strike(ctx, s) })
@@ -78,6 +80,9 @@ func (t *tormentor) strike(ctx context.Context, s strike) {
 	switch {
 	case err == nil:
 		t.struck[s.fault]++
+		if s.role == demo.RoleDownstream {
+			t.did[downstreamPrefix+string(s.fault)]++
+		}
 	case ctx.Err() == nil:
 		t.failed = append(t.failed, fmt.Sprintf("%s: %s", s.fault, err))
 	}
@@ -115,8 +120,8 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 		return t.moveClock(ctx, s)
 	case Channel:
 		return t.misbehave(ctx, s)
-	case OperatorReplay:
-		return t.operate(ctx)
+	case OperatorReplay, Reset:
+		return t.useTools(ctx, s)
 	case Replay:
 		return t.scene.Replay(ctx, 200, func(n int) int { return int(s.at) % n })
 	default:
@@ -125,7 +130,10 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 }
 
 func (t *tormentor) crash(ctx context.Context, s strike) error {
-	const patience = 8 * time.Second
+	patience := 8 * time.Second
+	if s.role == demo.RoleDownstream { // it must join its group again before, and there must be events
+		patience += 3 * lease
+	}
 	reached, err := t.scene.CrashAt(ctx, s.role, s.point, ":"+strconv.Itoa(s.turn), patience)
 	if reached {
 		t.mu.Lock()
@@ -152,6 +160,7 @@ func (t *tormentor) heal(ctx context.Context) {
 	t.postgres.mend()
 	t.kafka.mend()
 	t.edge.mend()
+	t.behind.mend()
 	for _, c := range t.channels {
 		c.proxy.mend()
 		if err := c.setRates(ctx); err != nil {

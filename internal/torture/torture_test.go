@@ -48,6 +48,9 @@ func TestTorture_ShortRun(t *testing.T) {
 	require.Zero(t, report.Requests["500"])
 	require.Greater(t, report.Counts.Told, 50)
 	require.NotZero(t, report.Counts.Callbacks)
+	require.NotNil(t, report.Counts.Downstream)
+	require.Greater(t, report.Counts.Downstream.Applied, 500)
+	require.NotZero(t, report.Effects[eventsAgain])
 	require.NotZero(t, report.Counts.CallbacksRefused)
 	require.Equal(t, 1, report.Effects[rolesRefused])
 	require.GreaterOrEqual(t, report.Payments, 500)
@@ -81,11 +84,12 @@ func TestMixes_FollowFromTheSeed(t *testing.T) {
 // time.
 func TestSchedule_FollowsFromItsSeed(t *testing.T) {
 	t.Parallel()
-	one := schedule(1, Faults(), time.Minute)
-	require.Equal(t, one, schedule(1, Faults(), time.Minute))
-	require.NotEqual(t, one, schedule(2, Faults(), time.Minute))
+	usual := without(Faults(), Reset) // which is for the service downstream
+	one := schedule(1, usual, time.Minute)
+	require.Equal(t, one, schedule(1, usual, time.Minute))
+	require.NotEqual(t, one, schedule(2, usual, time.Minute))
 	require.True(t, slices.IsSortedFunc(one, func(a, b strike) int { return int(a.at - b.at) }))
-	for _, f := range Faults() {
+	for _, f := range usual {
 		require.True(t, slices.ContainsFunc(one, func(s strike) bool { return s.fault == f }), f)
 	}
 	for _, s := range one {
