@@ -11,8 +11,8 @@ type Delivery struct {
 
 // Finish says that the record is durably claimed, answered or dead-lettered:
 // its offset may be committed once everything before it is finished too. Finish
-// may be called in any order, from any goroutine and again; after the partition
-// was lost it does nothing (G11).
+// may be called in any order, from any goroutine and again; what is finished after
+// the partition was lost is not committed any more (G11).
 func (d *Delivery) Finish() {
 	d.owner.finish([]*Delivery{d})
 }

@@ -314,7 +314,7 @@ func (g *generation) progressed() bool {
 	return false
 }
 
-// giveUp makes later Finish calls void; what is queued is forgotten.
+// giveUp says that the deliveries are not Live any more; what is queued is forgotten.
 func (p *partition) giveUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

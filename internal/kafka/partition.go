@@ -14,7 +14,7 @@ type partition struct {
 
 	gen  *generation
 	wake chan struct{} // tells the worker that records or room arrived
-	lost atomic.Bool   // the generation has ended, Finish does nothing any more
+	lost atomic.Bool   // the generation has ended, nothing is committed any more
 
 	mu          sync.Mutex
 	track       tracker
@@ -48,10 +48,6 @@ func newPartition(g *generation, tp topicPartition, committed, start int64, fres
 // finish is Finish of deliveries that are all of this partition.
 func (p *partition) finish(ds []*Delivery) {
 	p.mu.Lock()
-	if p.lost.Load() {
-		p.mu.Unlock()
-		return
-	}
 	moved := false
 	for _, d := range ds {
 		if p.track.finish(d.index) {

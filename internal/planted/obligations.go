@@ -210,7 +210,7 @@ var exempt = map[string]string{
 	"internal/settle/settler.go Settler.Submit":       "no transaction is open during a call because none is begun: there is nothing to take out",
 	"internal/kafka/fenced.go Client.PublishFenced":   "the guard is in what it sends: see no-producer-epoch, of chunk.encode",
 	"payment/fingerprint.go Command.Fingerprint":      "see amount-left-out, of appendCanonical, which it hashes",
-	"internal/kafka/generation.go generation.commit":  "the group refuses a commit of an older generation; what is ours is that a partition given up commits nothing: see finished-after-revoke",
+	"internal/kafka/generation.go generation.commit":  "the check is the broker's: the group refuses a commit of an older generation (model: `group -DGENERATION=0`)",
 	"internal/store/retention.go Store.RemoveExpired": "see later-copy-ignored, of its statements",
 	"internal/kafka/tracker.go tracker":               "see offset-past-a-hole, of its method advance",
 }

@@ -122,13 +122,4 @@ var order = []Bug{
 		Torture: "--seed 4 --payments 600 --faults slow-channel,channel,freeze",
 		Shows:   []string{"G13"},
 	},
-	{
-		Name: "finished-after-revoke", Guarantee: "G11",
-		Why:  whySecond,
-		What: "a member that lost a partition finishes its records all the same",
-		File: "internal/kafka/generation.go", Guard: "partition.giveUp",
-		Old:  "p.lost.Store(true)",
-		New:  "p.lost.Store(false)",
-		Test: "./internal/kafka -run TestConformanceKfake",
-	},
 }

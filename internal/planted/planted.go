@@ -53,7 +53,6 @@ type Bug struct {
 
 // Why only a test catches a bug.
 const (
-	whySecond   = "A second guard makes up for it, and neither is to be trusted alone"
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
 	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"

@@ -8,7 +8,7 @@ var records = []Bug{
 		File: "internal/kafka/tracker.go", Guard: "tracker.advance",
 		Old:   "for t.head < len(t.entries) && t.entries[t.head].finished {",
 		New:   "for t.head < len(t.entries) {",
-		Model: "settle -DCLAIMFIRST=0", Test: "./internal/kafka -run TestTrackerModel",
+		Model: "group -DHOLE=0", Test: "./internal/kafka -run TestTrackerModel",
 	},
 	{
 		Name: "dead-letter-dropped", Guarantee: "G5",
@@ -73,7 +73,7 @@ var records = []Bug{
 		File: "consumer/lane.go", Guard: "lane.claim",
 		Old:   "batch := l.rest[:n]\n",
 		New:   "batch := l.rest[:n]\n\tkafka.Finish(batch)\n",
-		Model: "settle -DCLAIMFIRST=0",
+		Model: "group -DCLAIMFIRST=0",
 	},
 
 	{
