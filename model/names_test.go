@@ -65,7 +65,7 @@ func models(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.pml")
 	require.NoError(t, err)
-	require.Len(t, files, 6)
+	require.Len(t, files, 7)
 	return files
 }
 

@@ -55,8 +55,6 @@ type Bug struct {
 const (
 	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
-	whyBudget   = "Channels of the torture run have no rate limit, and seldom more unknown payments at once than the budget allows to ask about"
-	whyPatient  = "A person has more to do, or less to read; no promise to a caller is broken"
 )
 
 // Edits are all edits of the bug.
