@@ -64,7 +64,7 @@ func newProducer(t *testing.T, cluster *kfake.Cluster, change func(*producer.Con
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 		defer cancel()
 		require.NoError(t, p.Close(ctx))
 	})
@@ -81,8 +81,9 @@ func onProduce(cluster *kfake.Cluster, see func(*kmsg.ProduceRequest)) {
 	})
 }
 
-// impatient gives up soon, for tests in which Kafka does not confirm.
-func impatient(c *producer.Config) { c.Attempts, c.Timeout = 1, 300*time.Millisecond }
+// impatient gives up before the others do, for tests in which Kafka does not confirm. What
+// it sends has arrived by then, also on a busy machine.
+func impatient(c *producer.Config) { c.Attempts, c.Timeout = 1, 4*time.Second }
 
 // reader reads a topic from its start.
 func reader(t *testing.T, cluster *kfake.Cluster, topic string) *kgo.Client {
@@ -96,7 +97,7 @@ func reader(t *testing.T, cluster *kfake.Cluster, topic string) *kgo.Client {
 // take reads n records.
 func take(t *testing.T, c *kgo.Client, n int) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	var records []*kgo.Record
 	for len(records) < n {
@@ -111,7 +112,7 @@ func take(t *testing.T, c *kgo.Client, n int) []*kgo.Record {
 // takeKeys reads until it has seen n different keys.
 func takeKeys(t *testing.T, c *kgo.Client, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	keys := make(map[string]bool)
 	for len(keys) < n {
@@ -125,7 +126,7 @@ func takeKeys(t *testing.T, c *kgo.Client, n int) {
 // so that nothing before it can have been missed.
 func requireNoMore(t *testing.T, cluster *kfake.Cluster, c *kgo.Client, topic string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	w, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	require.NoError(t, err)

@@ -77,7 +77,7 @@ func run(t *testing.T, pool *pgxpool.Pool, p *producer.Producer, cfg producer.Ou
 
 func eventuallyEmpty(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	require.Eventually(t, func() bool { return rows(t, pool) == 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rows(t, pool) == 0 }, 90*time.Second, 10*time.Millisecond)
 }
 
 func TestOutboxMigrateRepeatsAndRaces(t *testing.T) {
@@ -362,7 +362,7 @@ VALUES (gen_random_uuid(), $1, $2, 'payment.command', $3)`, topic, key, payload)
 	run(t, pool, newProducer(t, cluster, nil), producer.OutboxConfig{})
 	c := reader(t, cluster, topic)
 	require.Equal(t, cmds[3].IdempotencyKey.String(), string(take(t, c, 1)[0].Key))
-	require.Eventually(t, func() bool { return parked(t, pool) == 4 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return parked(t, pool) == 4 }, 90*time.Second, 10*time.Millisecond)
 	found, err := pool.Query(t.Context(), "SELECT coalesce(parked_reason, '') FROM settleonce_outbox.commands ORDER BY seq")
 	require.NoError(t, err)
 	reasons, err := pgx.CollectRows(found, pgx.RowTo[string])

@@ -30,7 +30,14 @@ func (s *stack) letters(f deadletter.Filter) (found []*deadletter.Letter) {
 // waitLetters waits until there are n letters, and returns them by reason.
 func (s *stack) waitLetters(n int) map[string]*deadletter.Letter {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return len(s.letters(deadletter.Filter{})) == n }, waitFor, tick)
+	s.eventually("letters", func() bool {
+		found := 0
+		err := s.desk().Each(s.ctx, &deadletter.Filter{}, func(*deadletter.Letter) error {
+			found++
+			return nil
+		})
+		return err == nil && found == n
+	})
 	byReason := map[string]*deadletter.Letter{}
 	for _, l := range s.letters(deadletter.Filter{}) {
 		byReason[l.Reason] = l

@@ -140,7 +140,7 @@ func TestWatcherSharesLooks(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return looks.Load() >= 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return looks.Load() >= 2 }, 90*time.Second, time.Millisecond)
 	close(ready)
 	all.Wait()
 	require.LessOrEqual(t, asked.Load(), 2*looks.Load())
@@ -267,7 +267,7 @@ func TestWaitersLeaveRoomForOtherCallers(t *testing.T) {
 		s.watch.mu.Lock()
 		defer s.watch.mu.Unlock()
 		return len(s.watch.waits) == 3
-	}, 20*time.Second, time.Millisecond)
+	}, 90*time.Second, time.Millisecond)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)

@@ -239,7 +239,7 @@ func keysInTopic(t *testing.T, cluster *kfake.Cluster, n int) map[string]int {
 	c, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("payment.commands"))
 	require.NoError(t, err)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	keys := make(map[string]int)
 	for read := 0; read < n; {
@@ -297,7 +297,7 @@ func TestPublishNothingOfAnInputWithMistakes(t *testing.T) {
 func TestPublishStopsAndCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	cluster, p := startBroker(t)
-	impatient := newProducer(t, cluster, producer.Config{Attempts: 1, Timeout: 300 * time.Millisecond})
+	impatient := newProducer(t, cluster, producer.Config{Attempts: 1, Timeout: 4 * time.Second})
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1})
 	in := read(t, intents(10))
 	report := jsonl.Publish(t.Context(), impatient, in, jsonl.Options{BatchSize: 4})

@@ -31,13 +31,10 @@ func checkMaxInFlight(t *testing.T, s *suite) {
 	require.Len(t, got, 10)
 	kafka.Finish(got[:4])
 	require.Never(t, func() bool { return len(m.deliveries()) > 10 }, 100*time.Millisecond, 10*time.Millisecond)
-	for done := 4; done < 100; {
-		got = m.deliveries()
+	for done := 4; done < 100; done++ {
+		got = m.waitFor(t, done+1)
 		require.LessOrEqual(t, len(got)-done, 10)
-		if len(got) > done {
-			got[done].Finish()
-			done++
-		}
+		got[done].Finish()
 	}
 	s.eventuallyCommitted(t, s.group(""), topic, 0, 100)
 }
@@ -79,23 +76,25 @@ func checkLargeRecord(t *testing.T, s *suite) {
 	require.Len(t, m.of(1)[0].Value, 900_000)
 }
 
-// A full partition does not hold the others up.
+// A full partition does not hold the others up, and goes on without waiting for a
+// long poll of theirs.
 func checkPausedAlone(t *testing.T, s *suite) {
 	topic := s.topic(t, "paused", 2)
 	s.produce(t, topic, 0, 50)
-	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, MaxInFlight: 5}, false)
+	const longPoll, soon = 20 * time.Second, 10 * time.Second
+	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, MaxInFlight: 5, FetchMaxWait: longPoll}, false)
 	eventually(t, func() bool { return len(m.of(0)) == 5 }, "partition 0 full")
 	for i := range 20 {
 		begun := time.Now()
 		s.produceValues(t, topic, 1, i, i+1)
 		eventually(t, func() bool { return len(m.of(1)) == i+1 }, "partition 1 flows")
 		m.of(1)[i].Finish()
-		require.Less(t, time.Since(begun), 3*time.Second)
+		require.Less(t, time.Since(begun), soon)
 	}
 	begun := time.Now()
 	kafka.Finish(m.of(0))
 	eventually(t, func() bool { return len(m.of(0)) == 10 }, "partition 0 goes on")
-	require.Less(t, time.Since(begun), 800*time.Millisecond, "without waiting for a long poll of the others")
+	require.Less(t, time.Since(begun), soon, "it waited for a long poll of the others")
 }
 
 // A record that nobody finishes ends Run.
@@ -131,7 +130,7 @@ func checkStats(t *testing.T, s *suite) {
 }
 
 // An idle partition is delivered from at once: the long poll ends with the first
-// record. The bound is generous, the machine may be busy.
+// record. The bound is generous, the machine may be busy: the long poll is far longer.
 func checkLatency(t *testing.T, s *suite) {
 	topic := s.topic(t, "latency", 4)
 	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, FetchMaxWait: 5 * time.Second}, true)
@@ -144,5 +143,5 @@ func checkLatency(t *testing.T, s *suite) {
 		require.Eventually(t, func() bool { return len(m.deliveries()) == i+1 }, patience, time.Millisecond)
 		best = min(best, time.Since(begun))
 	}
-	require.Less(t, best, 200*time.Millisecond)
+	require.Less(t, best, 2*time.Second)
 }

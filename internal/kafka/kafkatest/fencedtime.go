@@ -19,14 +19,14 @@ func checkFencedTime(t *testing.T, s *suite) {
 	s.insist(t, p, topic, "before")
 	m := messages(topic, "timed")[0]
 	m.Time = time.Now().Add(3 * time.Hour).UTC().Truncate(time.Millisecond)
-	err := s.client.PublishFenced(s.context(t), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{m}}})[0].Err()
+	err := s.present(s.context(t), kafka.FencedBatch{Producer: p, Messages: []kafka.Message{m}})[0].Err()
 	if err != nil {
 		t.Logf("three hours ahead: %s", err)
 		require.ErrorIs(t, err, kafka.ErrRenew)
 		require.False(t, kafka.Permanent(err))
 		require.NoError(t, p.Renew(s.context(t)))
 		m.Time = time.Now().Add(-3 * time.Hour).UTC().Truncate(time.Millisecond)
-		err = s.client.PublishFenced(s.context(t), []kafka.FencedBatch{{Producer: p, Messages: []kafka.Message{m}}})[0].Err()
+		err = s.present(s.context(t), kafka.FencedBatch{Producer: p, Messages: []kafka.Message{m}})[0].Err()
 	}
 	require.NoError(t, err)
 	var last kafka.Record

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait of the suite.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // Cluster is a running broker or cluster, without authentication.
 type Cluster struct {
@@ -88,10 +88,10 @@ func (s *suite) group(suffix string) string { return s.name + "-group" + suffix 
 func (s *suite) topic(t *testing.T, suffix string, partitions int) string {
 	t.Helper()
 	name := s.name + "-" + suffix
-	ctx := s.context(t)
-	got, err := s.client.EnsureTopics(ctx, []kafka.TopicSpec{{Name: name, Partitions: partitions, Replication: 1}})
-	require.NoError(t, err)
-	require.True(t, got[0].Created)
+	eventually(t, func() bool {
+		_, err := s.client.EnsureTopics(s.context(t), []kafka.TopicSpec{{Name: name, Partitions: partitions, Replication: 1}})
+		return err == nil
+	}, "topic %s created", name)
 	return name
 }
 
@@ -141,8 +141,12 @@ func (s *suite) log(t *testing.T, topic string) map[int][]string {
 
 func (s *suite) committed(t *testing.T, group, topic string) map[int]int64 {
 	t.Helper()
-	got, err := s.client.CommittedOffsets(s.context(t), group, topic)
-	require.NoError(t, err)
+	var got map[int]int64
+	eventually(t, func() bool {
+		var err error
+		got, err = s.client.CommittedOffsets(s.context(t), group, topic)
+		return err == nil
+	}, "the committed offsets are told")
 	return got
 }
 

@@ -90,7 +90,7 @@ func checkPlacement(t *testing.T, s *suite) {
 	require.NoError(t, cl.ProduceSync(s.context(t), rs...).FirstErr())
 	require.NoError(t, pub.Publish(s.context(t), a...))
 	f := s.producer(t, "")
-	require.NoError(t, s.client.PublishFenced(s.context(t), []kafka.FencedBatch{{Producer: f, Messages: b}})[0].Err())
+	require.NoError(t, s.present(s.context(t), kafka.FencedBatch{Producer: f, Messages: b})[0].Err())
 	want := s.log(t, theirs)
 	require.Equal(t, want, s.log(t, ours))
 	require.Equal(t, want, s.log(t, fenced))
