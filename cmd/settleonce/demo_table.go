@@ -45,6 +45,10 @@ func demoTable(t *table, r demo.Report) {
 	count("other rejections", c.OtherRejections, "invalid, stale, from the future, unknown channel")
 	count("dead letters", c.DeadLetters, "unreadable, stale, in a foreign name; bytes unchanged")
 	edgeRows(t, r, count)
+	if c.Forged > 0 {
+		count("not let in", c.Forged+c.ShutOut+c.Posed, "%d commands were forged, %d came after their caller was shut out, %d requests showed a key that is none",
+			c.Forged, c.ShutOut, c.Posed)
+	}
 	t.row("KILLED", fmt.Sprintf("%6d", sum(r.Killed)), killedText(r))
 	t.row("TIME", fmt.Sprintf("%4.0f s", r.Seconds), fmt.Sprintf("settled %.0f s after the last command", r.SettleSeconds))
 	t.row("")

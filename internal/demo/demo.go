@@ -141,6 +141,8 @@ func (c Config) Validate() error {
 		return errors.New("set the number of kills to at most 200")
 	case c.EdgeShare < 0 || c.EdgeShare > 100:
 		return errors.New("set the share of payments over HTTP between 0 and 100")
+	case c.Registered && !c.Apart:
+		return errors.New("set the callers apart to keep them in the table")
 	case c.Patience < time.Second:
 		return errors.New("set the patience to at least 1s")
 	}

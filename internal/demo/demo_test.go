@@ -80,6 +80,7 @@ func TestRun_RefusesWhatCannotBe(t *testing.T) {
 		"no processes":  {Each: -1},
 		"many kills":    {Kills: 1000},
 		"no patience":   {Patience: time.Millisecond},
+		"only a table":  {Registered: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -67,17 +67,11 @@ func (p *callerPlay) operate(ctx context.Context, on *run, caller, stands string
 	for {
 		try, cancel := context.WithTimeout(ctx, patience)
 		_, err := on.fleet.Command(try, append([]string{"callers", "--actor", "torture", "--reason", "a drill"}, args...)...)
-		if err != nil {
-			var done bool
-			if done, _ = p.stands(try, on, caller, stands); done { // else the database is away, and it is done again
-				err = nil
-			}
-		}
 		cancel()
-		switch {
-		case err == nil:
+		if err == nil || p.stands(ctx, on, caller, stands) {
 			return nil
-		case on.cfg.Disturb == nil:
+		}
+		if on.cfg.Disturb == nil {
 			return err
 		}
 		if pause(ctx, again) != nil {
@@ -86,15 +80,19 @@ func (p *callerPlay) operate(ctx context.Context, on *run, caller, stands string
 	}
 }
 
-// stands reports whether the table of callers has it already.
-func (p *callerPlay) stands(ctx context.Context, on *run, caller, condition string) (done bool, err error) {
+// stands reports whether the table of callers says so already; not while the database
+// is away.
+func (p *callerPlay) stands(ctx context.Context, on *run, caller, condition string) (done bool) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	conn, err := pgx.Connect(ctx, on.fleet.DSN())
 	if err != nil {
-		return false, err
+		return false
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM settleonce.callers WHERE name = $1 AND `+condition+`)`, caller).Scan(&done)
-	return done, err
+	return err == nil && done
 }
 
 // awaitPaid waits, for a while, until some orders of the chain are paid.

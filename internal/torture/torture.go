@@ -111,6 +111,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		Fleet: cfg.Fleet, Payments: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
 		Channels: callingBack(cfg.Seed, channelsOf(of)), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front, Downstream: t.service(),
+		Apart: true, Registered: registered(cfg.Seed),
 		Workers: func(f *fleet.Fleet) ([]string, error) { return t.connect(ctx, f) },
 	})
 	t.close()
