@@ -143,7 +143,7 @@ func TestG12_CallersOfARunningWorker(t *testing.T) {
 		require.Eventually(t, func() bool {
 			views := statusOf(t, env, c.Key.String(), "--caller", caller)
 			return len(views) == 1 && views[0]["state"] == "succeeded"
-		}, 60*time.Second, 100*time.Millisecond, r.stderr)
+		}, patience, 100*time.Millisecond, r.stderr)
 	}
 	succeeds(publishOne(t, env, "--order", "order-1", "--amount", "100"), "shop")
 	publishOne(t, env, "--caller", "partner", "--order", "order-2", "--amount", "200")
@@ -159,7 +159,7 @@ func TestG12_CallersOfARunningWorker(t *testing.T) {
 		metrics := scrape(t, url)
 		return strings.Contains(metrics, `settleonce_dead_letters_total{reason="foreign_caller"} 2`) &&
 			strings.Contains(metrics, `settleonce_dead_letters_total{reason="bad_signature"} 2`)
-	}, 30*time.Second, 200*time.Millisecond)
+	}, patience, 200*time.Millisecond)
 	require.Equal(t, 3, s.sim.Summary().Charges)
 
 	moved := append([]string{"SETTLEONCE_CALLERS=shop=family,partner=partner,kiosk=kiosk"}, env...)

@@ -139,8 +139,14 @@ func TestCheck_AtWorkAndDrained(t *testing.T) {
 	require.Eventually(t, func() bool {
 		views := statusOf(t, env, lost.Key.String(), "--caller", "shop")
 		return len(views) == 1 && views[0]["state"] == "succeeded"
-	}, 60*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	requireOK(t, runCommand(t, env, "check"))
+	pool := openTestPool(t, env)
+	require.Eventually(t, func() bool { // a stop does not wait for what is to be published
+		var left int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM settleonce.outbox").Scan(&left)
+		return err == nil && left == 0
+	}, patience, 50*time.Millisecond)
 	require.Zero(t, r.stop(t), r.stderr)
 	drained := runCommand(t, env, "check", "--drained")
 	requireOK(t, drained)

@@ -58,7 +58,7 @@ func (r *running) stop(t *testing.T) int {
 	select {
 	case code := <-r.code:
 		return code
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		require.FailNow(t, "it does not stop", r.stderr.String())
 		return -1
 	}
@@ -87,7 +87,7 @@ func startDev(t *testing.T, dir string, inherited []string) (*running, []string)
 		require.NoError(t, err)
 		env = strings.Split(strings.TrimSpace(strings.ReplaceAll(string(text), "'", "")), "\n")
 		return true
-	}, 2*time.Minute, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	require.Empty(t, r.code, r.stderr.String())
 	require.Contains(t, r.stdout.String(), "bin/settleonce publish --order", "it is named as it was started")
 	return r, env
@@ -128,16 +128,19 @@ func TestDevelopmentStack(t *testing.T) {
 		views = statusOf(t, env, key, "--caller", "shop")
 		return len(views) == 1 && views[0]["state"] == "succeeded"
 	}
-	require.Eventually(t, succeeded, 20*time.Second, 100*time.Millisecond, r.stderr)
+	require.Eventually(t, succeeded, patience, 100*time.Millisecond, r.stderr)
 	require.Equal(t, "tok_****", views[0]["paymentMethod"])
 
 	// The same key again is answered from the first outcome, and the answer is remembered.
 	publishOne(t, env, "--order", "order-1001", "--amount", "1999", "--key", key)
 	require.Eventually(t, func() bool {
 		views = statusOf(t, env, key) // without the caller: found by reading the table
+		if len(views) != 1 {
+			return false
+		}
 		told, ok := views[0]["deliveries"].([]any)
 		return ok && len(told) == 1
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	table := runCommand(t, env, "status", key, "--caller", "shop")
 	requireOK(t, table)
 	require.Contains(t, table.stdout, "replayed")

@@ -20,6 +20,17 @@ import (
 
 var edgeLine = regexp.MustCompile(`"url":"(https?://[^"]+)"`)
 
+// edgeURL waits until a gateway has said where it listens.
+func edgeURL(t *testing.T, gateway *running) string {
+	t.Helper()
+	var found []string
+	require.Eventually(t, func() bool {
+		found = edgeLine.FindStringSubmatch(gateway.stderr.String())
+		return found != nil
+	}, patience, 50*time.Millisecond, gateway.stderr)
+	return found[1]
+}
+
 // The gateway as a role of its own, with TLS and callers of the table: a payment
 // goes in, its outcome comes out; a revoked credential is refused; a signal ends it.
 func TestGateway(t *testing.T) {
@@ -38,21 +49,20 @@ func TestGateway(t *testing.T) {
 	t.Cleanup(func() { require.Zero(t, worker.stop(t), worker.stderr) })
 	gateway := start(t, env, "gateway")
 	admin := adminURL(t, gateway, env)
-	url := edgeLine.FindStringSubmatch(gateway.stderr.String())
-	require.NotNil(t, url, gateway.stderr)
+	url := edgeURL(t, gateway)
 
 	client := trusting(t, c)
-	status, body := submit(t, client, url[1], key.Bearer)
+	status, body := submit(t, client, url, key.Bearer)
 	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, body, `"state":"succeeded"`)
 	require.Equal(t, 1, s.sim.Summary().Charges)
-	require.Contains(t, scrape(t, admin), `settleonce_edge_requests_total{route="/v1/payments",status="200"} 1`)
+	scraped(t, admin, `settleonce_edge_requests_total{route="/v1/payments",status="200"} 1`)
 
 	requireOK(t, runCommand(t, env, "callers", "revoke", "shop", "--all"))
 	require.Eventually(t, func() bool {
-		status, _ := submit(t, client, url[1], key.Bearer)
+		status, _ := submit(t, client, url, key.Bearer)
 		return status == http.StatusUnauthorized
-	}, 30*time.Second, 200*time.Millisecond, "a revoked key counts")
+	}, patience, 200*time.Millisecond, "a revoked key counts")
 	client.CloseIdleConnections()
 	require.Zero(t, gateway.stop(t), gateway.stderr)
 	require.NotContains(t, gateway.stderr.String(), key.Bearer, "a credential in the log")
@@ -71,7 +81,7 @@ func trusting(t *testing.T, c certificates) *http.Client {
 
 func submit(t *testing.T, client *http.Client, url, token string) (status int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	payment := `{"orderId":"order-` + uuid.NewString() + `","amount":1999,"currency":"EUR","customerId":"c","paymentMethod":"tok","channel":"sim"}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/payments", strings.NewReader(payment))

@@ -40,7 +40,7 @@ func TestOperatorsNight(t *testing.T) {
 	require.Eventually(t, func() bool {
 		views := statusOf(t, env, c.Key.String(), "--caller", "shop")
 		return len(views) == 1 && views[0]["state"] == "succeeded"
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	act := []string{"--execute", "--actor", "ada", "--reason", "INC-42"}
 	with := func(args []string, more ...string) []string { return append(append([]string{}, args...), more...) }
 
@@ -49,7 +49,7 @@ func TestOperatorsNight(t *testing.T) {
 		doctor := runCommand(t, env, "doctor", "--replication", "1", "-o", "json")
 		require.NoError(t, json.Unmarshal([]byte(doctor.stdout), &found))
 		return doctor.code == 0
-	}, 20*time.Second, 200*time.Millisecond, found)
+	}, patience, 200*time.Millisecond, found)
 	require.Contains(t, found, diagnosis{Severity: isFine, Area: "clocks", Finding: "this machine's and the database's agree"})
 	lag := runCommand(t, env, "lag", "--partitions", "--group", "nobody=payment.events")
 	requireOK(t, lag)
@@ -75,7 +75,7 @@ func TestOperatorsNight(t *testing.T) {
 		requireOK(t, out)
 		require.NoError(t, json.Unmarshal([]byte(out.stdout), &list))
 		return len(list.Letters) == 2 // the replay sent it again
-	}, 20*time.Second, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	id := list.Letters[0].ID.String()
 	shown := runCommand(t, env, "deadletter", "show", id)
 	requireOK(t, shown)

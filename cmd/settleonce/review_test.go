@@ -87,14 +87,14 @@ func (n *night) state(c publishedCommand) any {
 
 func (n *night) waitState(c publishedCommand, want string) {
 	n.t.Helper()
-	require.Eventually(n.t, func() bool { return n.state(c) == want }, 90*time.Second, 250*time.Millisecond, n.stack.stderr)
+	require.Eventually(n.t, func() bool { return n.state(c) == want }, patience, 250*time.Millisecond, n.stack.stderr)
 }
 
 // waitPossible waits until a dry run is not refused any more.
 func (n *night) waitPossible(args ...string) result {
 	n.t.Helper()
 	var dry result
-	require.Eventually(n.t, func() bool { dry = n.review(args...); return dry.code == 0 }, 30*time.Second, 250*time.Millisecond)
+	require.Eventually(n.t, func() bool { dry = n.review(args...); return dry.code == 0 }, patience, 250*time.Millisecond)
 	require.Contains(n.t, dry.stdout, "nothing was changed")
 	return dry
 }

@@ -52,16 +52,15 @@ func TestTracingEndpoint(t *testing.T) {
 	worker := start(t, env, "all", "--tracing-endpoint", server.URL)
 	gateway := start(t, env, "gateway", "--tracing-endpoint", server.URL)
 	adminURL(t, gateway, env)
-	url := edgeLine.FindStringSubmatch(gateway.stderr.String())
-	require.NotNil(t, url, gateway.stderr)
+	url := edgeURL(t, gateway)
 	client := &http.Client{Transport: &http.Transport{}}
-	status, body := submit(t, client, url[1], key.Bearer)
+	status, body := submit(t, client, url, key.Bearer)
 	require.Equal(t, http.StatusOK, status, body)
 	lost := publishOne(t, env, "--order", "order-2", "--amount", "2999", "--metadata", "sim=lost_answer@1")
 	require.Eventually(t, func() bool {
 		found := statusOf(t, env, lost.Key.String())
 		return len(found) == 1 && found[0]["state"] == "succeeded"
-	}, 30*time.Second, 200*time.Millisecond)
+	}, patience, 200*time.Millisecond)
 	client.CloseIdleConnections()
 	require.Zero(t, gateway.stop(t), gateway.stderr)
 	require.Zero(t, worker.stop(t), worker.stderr)

@@ -95,7 +95,7 @@ func TestB14_TwoMembersAtOnce(t *testing.T) {
 	two, _ := w.run(work, func(c *inbox.Config) { c.Prefix = "other-" })
 	require.Eventually(t, func() bool {
 		return w.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 90*time.Second, 5*time.Millisecond)
 	close(release)
 	w.handled(one, 1)
 	w.handled(two, 1)
@@ -293,7 +293,7 @@ func TestB12_InboxSessionsKilledUnderLoad(t *testing.T) {
 	w.handled(in, orders*versions)
 	stopKilling()
 	killer.Wait()
-	require.Eventually(t, func() bool { return w.count("SELECT count(*) FROM tasks") == orders*versions }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.count("SELECT count(*) FROM tasks") == orders*versions }, 90*time.Second, 10*time.Millisecond)
 	for order, done := range w.tasks() {
 		require.Len(t, done, versions, order)
 		require.True(t, slices.IsSorted(done), "%s: %v", order, done)

@@ -136,7 +136,7 @@ func (w *world) handled(in *inbox.Inbox, n uint64) {
 	require.Eventually(w.t, func() bool {
 		s := in.Stats()
 		return s.Applied+s.Repeated+s.DeadLettered >= n
-	}, 30*time.Second, 5*time.Millisecond, "%+v", in.Stats())
+	}, 90*time.Second, 5*time.Millisecond, "%+v", in.Stats())
 }
 
 // tasks are what the handler did, per order, in the order of the commits.

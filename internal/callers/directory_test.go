@@ -63,11 +63,11 @@ func TestG12_RevocationTakesEffect(t *testing.T) {
 	require.True(t, g.knows(d, old.Bearer), "both count")
 	_, err = g.registry.Revoke(t.Context(), ada, "shop", callers.What{Key: old.ID})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !g.knows(d, old.Bearer) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !g.knows(d, old.Bearer) }, time.Minute, 10*time.Millisecond)
 	require.True(t, g.knows(d, next.Bearer))
 	_, err = g.registry.Revoke(t.Context(), ada, "shop", callers.What{All: true})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !g.knows(d, next.Bearer) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !g.knows(d, next.Bearer) }, time.Minute, 10*time.Millisecond)
 }
 
 // A key that expires inside the life of a copy is refused all the same.
@@ -76,10 +76,10 @@ func TestG12_ExpiryWithoutReading(t *testing.T) {
 	g := newGround(t)
 	d := g.directory(func(c *callers.DirectoryConfig) { c.Fresh, c.Again = time.Hour, time.Hour })
 	old := g.add("shop", callers.Change{})
-	_, err := g.registry.Rotate(t.Context(), ada, "shop", "", time.Second)
+	_, err := g.registry.Rotate(t.Context(), ada, "shop", "", 6*time.Second)
 	require.NoError(t, err)
 	require.True(t, g.knows(d, old.Bearer))
-	require.Eventually(t, func() bool { return !g.knows(d, old.Bearer) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return !g.knows(d, old.Bearer) }, time.Minute, 10*time.Millisecond)
 }
 
 // Strangers cannot make the database work: however many keys they try, it is read
@@ -164,7 +164,7 @@ func TestAllow(t *testing.T) {
 	ok, _ := d.Allow(other)
 	require.True(t, ok, "each caller has a limit of its own")
 	slow.Rate = 1e6
-	require.Eventually(t, func() bool { ok, _ := d.Allow(slow); return ok }, 10*time.Second, time.Millisecond, "a raised limit counts")
+	require.Eventually(t, func() bool { ok, _ := d.Allow(slow); return ok }, time.Minute, time.Millisecond, "a raised limit counts")
 }
 
 func TestDirectoryNeedsAPool(t *testing.T) {

@@ -30,7 +30,7 @@ func shell(t *testing.T, script string) (*childproc.Process, string) {
 	t.Cleanup(func() { require.NoError(t, p.Kill()) })
 	require.Eventually(t, func() bool {
 		return strings.Contains(read(t, path), "ready")
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return p, path
 }
 

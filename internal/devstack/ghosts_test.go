@@ -29,27 +29,33 @@ func TestKafkaRemovesMembersKilledWhileJoining(t *testing.T) {
 			kgo.RebalanceTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond), kgo.Balancers(kgo.RangeBalancer()))
 		go survivor.PollFetches(t.Context())
 	}
-	stable := func(want int) func() bool {
-		return func() bool {
-			request := kmsg.NewPtrDescribeGroupsRequest()
-			request.Groups = groups
-			response, err := request.RequestWith(t.Context(), admin)
-			require.NoError(t, err)
-			for _, g := range response.Groups {
-				if g.State != "Stable" || len(g.Members) != want {
-					return false
-				}
+	// haunted are the groups that had a second member at some time: on a busy machine the first
+	// ghost may be gone before the last one comes.
+	haunted := map[string]bool{}
+	alone := func() bool {
+		request := kmsg.NewPtrDescribeGroupsRequest()
+		request.Groups = groups
+		response, err := request.RequestWith(t.Context(), admin)
+		require.NoError(t, err)
+		all := true
+		for _, g := range response.Groups {
+			if len(g.Members) > 1 {
+				haunted[g.Group] = true
 			}
-			return true
+			all = all && g.State == "Stable" && len(g.Members) == 1
 		}
+		return all
 	}
-	require.Eventually(t, stable(1), 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, alone, wait, 20*time.Millisecond)
 	for _, group := range groups {
 		joinAndDie(t, k.Brokers()[0], group)
+		require.Eventually(t, func() bool { alone(); return haunted[group] }, wait, 5*time.Millisecond, "the ghost never became a member")
 	}
-	require.Eventually(t, stable(2), 20*time.Second, 5*time.Millisecond, "the ghosts never became members")
-	require.Eventually(t, stable(1), 30*time.Second, 20*time.Millisecond, "a ghost stays")
+	require.Eventually(t, alone, wait, 20*time.Millisecond, "a ghost stays")
 }
+
+// wait is for what must come.
+const wait = 90 * time.Second
 
 // joinAndDie sends a join and resets the connection without waiting.
 func joinAndDie(t *testing.T, address, group string) {
@@ -63,7 +69,7 @@ func joinAndDie(t *testing.T, address, group string) {
 	protocol.Name, protocol.Metadata = "range", meta.AppendTo(nil)
 	request.Protocols = append(request.Protocols, protocol)
 	var dialer net.Dialer
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	require.NoError(t, err)

@@ -188,7 +188,7 @@ func TestPostgresDiesWithItsParent(t *testing.T) {
 	require.Equal(t, 1, query[int](t, again.DSN("postgres"), "SELECT 1"))
 	require.Eventually(t, func() bool {
 		return syscall.Kill(p.serverPid, 0) == syscall.ESRCH
-	}, 10*time.Second, 10*time.Millisecond)
+	}, wait, 10*time.Millisecond)
 }
 
 func TestPostgresAsNormalUser(t *testing.T) {

@@ -67,11 +67,11 @@ func TestPairAcknowledgesNothingAlone(t *testing.T) {
 	dsn := pair.DSN("postgres")
 	execute(t, dsn, "CREATE TABLE kept (n int)")
 	require.NoError(t, pair.KillStandby(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
 	_, err = conn.Exec(ctx, "INSERT INTO kept VALUES (1)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

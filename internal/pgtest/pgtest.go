@@ -28,8 +28,8 @@ import (
 const ServerEnv = "SETTLEONCE_TEST_POSTGRES"
 
 const (
-	setupTimeout = 2 * time.Minute
-	dropTimeout  = 30 * time.Second
+	setupTimeout = 5 * time.Minute
+	dropTimeout  = 2 * time.Minute
 )
 
 // Migrate brings the empty database that dsn names to the state a test wants to find. It must be a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/settleonce/settleonce/internal/devstack"
@@ -164,7 +165,7 @@ func newName() string {
 // createDatabase copies the template. Copying through the log (the default since version 15) needs no
 // checkpoint, which would make parallel tests wait for each other.
 func createDatabase(ctx context.Context, admin *pgxpool.Pool, name, template string) error {
-	_, err := admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+
+	err := insist(ctx, admin, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+
 		" WITH TEMPLATE "+pgx.Identifier{template}.Sanitize())
 	if err != nil {
 		return fmt.Errorf("create test database: %w", err)
@@ -173,12 +174,27 @@ func createDatabase(ctx context.Context, admin *pgxpool.Pool, name, template str
 }
 
 func dropDatabase(ctx context.Context, admin *pgxpool.Pool, name string) error {
-	_, err := admin.Exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+	err := insist(ctx, admin, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 	if err != nil {
 		return fmt.Errorf("drop test database: %w", err)
 	}
 	return nil
 }
+
+// insist repeats a statement that Postgres refuses while a session of the database has not ended
+// yet: it waits five seconds for that, which a busy machine may exceed.
+func insist(ctx context.Context, admin *pgxpool.Pool, statement string) error {
+	for {
+		_, err := admin.Exec(ctx, statement)
+		var refused *pgconn.PgError
+		if err == nil || ctx.Err() != nil || !errors.As(err, &refused) || refused.Code != objectInUse {
+			return err
+		}
+	}
+}
+
+// objectInUse is SQLSTATE 55006.
+const objectInUse = "55006"
 
 // databaseDSN is the connection string of another database of the same server.
 func databaseDSN(admin *pgxpool.Pool, name string) (string, error) {

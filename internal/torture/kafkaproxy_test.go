@@ -94,7 +94,7 @@ func TestProxy_KafkaLosesProduceAnswers(t *testing.T) {
 	publish(t, client, producer, "before")
 	lost := make(chan error, 1)
 	go func() { lost <- l.lose(t.Context(), produceAnswer, 2) }()
-	require.Eventually(t, func() bool { return l.wanted(produceAnswer) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.wanted(produceAnswer) }, time.Minute, time.Millisecond)
 	publish(t, client, producer, "during")
 	require.NoError(t, <-lost)
 	require.Equal(t, map[loss]int{produceAnswer: 2}, l.counts())
