@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,9 +129,13 @@ func TestPingExplains(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			require.ErrorContains(t, newClient(t, c.cfg).Ping(ctx), c.want)
+			client, said := newClient(t, c.cfg), ""
+			require.Eventually(t, func() bool { // a busy machine may not get to the handshake in time
+				err := client.Ping(t.Context())
+				said = fmt.Sprint(err)
+				return err != nil && strings.Contains(said, c.want)
+			}, 90*time.Second, time.Millisecond)
+			require.Contains(t, said, c.want)
 		})
 	}
 }

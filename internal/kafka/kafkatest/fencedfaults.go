@@ -44,9 +44,15 @@ func (s *suite) leaders(t *testing.T, topics ...string) int {
 
 func (s *suite) partitions(t *testing.T, topic string) int {
 	t.Helper()
-	got, err := s.client.DescribeTopics(s.context(t), []string{topic})
-	require.NoError(t, err)
-	return got[0].Partitions
+	partitions := 0
+	eventually(t, func() bool {
+		got, err := s.client.DescribeTopics(s.context(t), []string{topic})
+		if err == nil {
+			partitions = got[0].Partitions
+		}
+		return partitions > 0
+	}, "partitions of %s", topic)
+	return partitions
 }
 
 // fetchOther reads n records of partition 0 with the other library.
