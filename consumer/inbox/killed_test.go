@@ -2,12 +2,14 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -63,4 +65,23 @@ func runChild(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, in.Run(context.WithoutCancel(t.Context())))
+}
+
+// An inbox is stopped, in good order, while a message has been tried and not done: its
+// offset stays where it is, and the next process does it (G5).
+func TestB13_StoppedBeforeTheEffect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.events("order-1", 1)
+	tried := make(chan struct{}, 100)
+	_, stop := w.run(func(context.Context, pgx.Tx, *inbox.Message) error {
+		tried <- struct{}{}
+		return errors.New("not now")
+	}, func(c *inbox.Config) { c.Attempts = 100 })
+	<-tried
+	<-tried
+	stop()
+	in, _ := w.run(work, nil)
+	w.handled(in, 1)
+	require.Equal(t, map[string][]int{"order-1": {1}}, w.tasks())
 }
