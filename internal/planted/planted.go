@@ -53,7 +53,6 @@ type Bug struct {
 
 // Why only a test catches a bug.
 const (
-	whyCallers  = "Callers of the torture run sign nothing, have no topics of their own, show only their own credentials and are never shut out"
 	whyProvider = "The providers of the torture run send no callbacks about refunds"
 )
 
