@@ -40,12 +40,12 @@ func (d *Database) readPermits(ctx context.Context, tx pgx.Tx) error {
 			ended = false
 		}
 		switch {
-		case payment.State(state) == payment.Declined:
-			ended = true
 		case cause == permitted && ended:
 			p.After++
 		case cause == permitted, first && send > 0 && payment.State(state) == payment.Pending:
 			p.Before++
+		case payment.State(state) == payment.Declined:
+			ended = true
 		}
 		d.Permits[id] = p
 		return nil

@@ -52,7 +52,7 @@ func (r *roster) stage(s *script, cfg *Config, start time.Time) {
 	}
 	w := &writer{
 		script: &script{length: s.length, anyReview: s.anyReview}, random: rand.New(rand.NewPCG(cfg.Seed, 12)), seed: cfg.Seed,
-		channels: cfg.Channels, start: start.UTC().Truncate(time.Millisecond),
+		channels: common(cfg.Channels), start: start.UTC().Truncate(time.Millisecond),
 		orders: 1_000_000, // names of their own
 	}
 	p := &callerPlay{

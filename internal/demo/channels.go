@@ -18,6 +18,8 @@ type Channel struct {
 	AnyReview bool
 	// CallsBack says that it sends callbacks, where there are gateways to take them.
 	CallsBack bool
+	// Lots are payments of its own. A channel with some has no others.
+	Lots []Lot
 }
 
 // Behaviour is the one of a simulator, as JSON, with further fields.

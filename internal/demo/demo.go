@@ -340,6 +340,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	}
 	report.Killed, report.Crashed = r.crew.losses()
 	rules := knownRules()
+	rules.Limits = limits(r.cfg.Channels)
 	rules.Told, report.Requests = r.player.clients.answers()
 	rules.Lookups = lookups(r.cfg.Channels)
 	rules.Expected, rules.Database, rules.Topics = r.script.expectations(), tables, &r.tail.Topics

@@ -116,7 +116,7 @@ func (n size) reached(s *script) bool { return s.count() >= n.records && s.sough
 // script, and a larger one has all of a smaller one of the same length.
 func write(want size, length time.Duration, seed uint64, start time.Time, channels []Channel, extra ...story) *script {
 	w := &writer{
-		script: &script{length: cmp.Or(length, lengthOf(max(want.records, Records(want.payments))))}, random: newRandom(seed), seed: seed, channels: channels,
+		script: &script{length: cmp.Or(length, lengthOf(max(want.records, Records(want.payments))))}, random: newRandom(seed), seed: seed, channels: common(channels),
 		start: start.UTC().Truncate(time.Millisecond),
 	}
 	w.script.anyReview = map[string]bool{}
@@ -135,6 +135,7 @@ func write(want size, length time.Duration, seed uint64, start time.Time, channe
 	for !want.reached(w.script) {
 		w.tell(w.choose(total))
 	}
+	w.lots(channels)
 	slices.SortStableFunc(w.script.deliveries, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
 	w.script.records = w.script.count()
 	return w.script

@@ -57,12 +57,12 @@ var answers = []Bug{
 	},
 	{
 		Name: "refund-is-an-outcome", Guarantee: "G9",
-		Why:  whyProvider,
 		What: "a callback about a refund counts as one about the payment",
 		File: "internal/settle/callback.go", Guard: "Rules.Hear",
-		Old:  "case !c.Kind.Outcome():",
-		New:  "case !c.Kind.Outcome() && c.ID == \"\":",
-		Test: "./internal/settle -run TestHear",
+		Old:     "case !c.Kind.Outcome():",
+		New:     "case !c.Kind.Outcome() && c.ID == \"\":",
+		Test:    "./internal/settle -run TestHear",
+		Torture: "--seed 8 --payments 500 --faults replay",
 	},
 	{
 		Name: "terminal-moves", Guarantee: "G9",

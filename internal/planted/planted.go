@@ -51,11 +51,6 @@ type Bug struct {
 	Why string
 }
 
-// Why only a test catches a bug.
-const (
-	whyProvider = "The providers of the torture run send no callbacks about refunds"
-)
-
 // Edits are all edits of the bug.
 func (b *Bug) Edits() []Edit {
 	return append([]Edit{{File: b.File, Old: b.Old, New: b.New}}, b.Also...)

@@ -38,6 +38,7 @@ var (
 	lies = map[string]float64{
 		"callback_missing": 0.1, "callback_duplicate": 0.05, "callback_late": 0.05, "callback_early": 0.05, "callback_reordered": 0.05,
 		"callback_forged": 0.05, "callback_stale": 0.05, "callback_garbage": 0.03,
+		"callback_refund": 0.15, "callback_part_refund": 0.1,
 	}
 	signedLies = map[string]float64{"callback_opposite": 0.05, "callback_wrong_amount": 0.05}
 )

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/settleonce/settleonce/channel/sim"
 )
@@ -62,20 +61,5 @@ func (p *provider) setRates(ctx context.Context) error {
 		}
 		rates = append(rates, fmt.Sprintf("%q:%s", kind, rate))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	body := strings.NewReader(`{"rates":{` + strings.Join(rates, ",") + `}}`)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, p.url+"/admin/behaviour", body)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the channel %s answers %s", p.name, response.Status)
-	}
-	return nil
+	return p.order(context.WithoutCancel(ctx), http.MethodPatch, "/admin/behaviour", `{"rates":{`+strings.Join(rates, ",")+`}}`)
 }

@@ -27,6 +27,7 @@ type tormentor struct {
 	losses   *losses
 	behind   *behind
 	channels []*provider
+	limited  *provider // see squeeze
 
 	// heavy is held while broker or database are restarted: one at a time.
 	heavy sync.Mutex
@@ -51,6 +52,13 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	awaitTraffic(ctx, scene)
 	t.begun = time.Now()
 	var strikes sync.WaitGroup
+	strikes.Go(func() {
+		if err := t.squeeze(ctx); err != nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.failed = append(t.failed, "squeeze the channel "+limited+": "+err.Error())
+		}
+	})
 	for _, s := range plan(t.cfg.Seed, t.cfg.Faults, scene.Length) {
 		if !pause(ctx, time.Until(t.begun.Add(s.at))) {
 			break

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,12 +111,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	report, err := demo.Run(ctx, demo.Config{
 		Fleet: cfg.Fleet, Payments: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
-		Channels: callingBack(cfg.Seed, channelsOf(of)), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front, Downstream: t.service(),
+		Channels: append(callingBack(cfg.Seed, channelsOf(of)), squeezed()...), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front, Downstream: t.service(),
 		Apart: true, Registered: registered(cfg.Seed),
 		Workers: func(f *fleet.Fleet) ([]string, error) { return t.connect(ctx, f) },
 	})
 	t.close()
-	return Report{Report: report, Channels: aboutMixes(of), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
+	return Report{Report: report, Channels: aboutMixes(slices.Concat(of, aside)), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
 }
 
 // connect puts proxies between the workers and what they need.
@@ -126,6 +127,9 @@ func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, erro
 	}
 	urls := map[string]string{}
 	for _, s := range f.Sims() {
+		if t.setAside(s) {
+			continue
+		}
 		own, err := newProxy(ctx, strings.TrimPrefix(s.URL, "http://"))
 		if err != nil {
 			return nil, err
