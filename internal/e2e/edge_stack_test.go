@@ -88,7 +88,7 @@ func (s *stack) edgeConfig(sender edge.Sender) edge.Config {
 	require.NoError(s.t, err)
 	return edge.Config{
 		Address: "127.0.0.1:0", Callers: edge.NewStaticCallers(tokens()), Sender: sender, Reader: s.store, OpenAPI: document,
-		Logger: s.logs.logger(),
+		MaxWait: 2 * time.Minute, PublishTimeout: publishWithin, Logger: s.logs.logger(),
 	}
 }
 
@@ -145,7 +145,7 @@ func (d *door) post(token string, key uuid.UUID, body string, headers ...string)
 
 func postHeaders(key uuid.UUID, headers ...string) []string {
 	return append([]string{
-		"Idempotency-Key", `"` + key.String() + `"`, "Content-Type", "application/json", "Prefer", "wait=30",
+		"Idempotency-Key", `"` + key.String() + `"`, "Content-Type", "application/json", "Prefer", "wait=120",
 	}, headers...)
 }
 

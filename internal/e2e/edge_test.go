@@ -36,7 +36,7 @@ func TestEdgeFirstOutcome(t *testing.T) {
 	require.Equal(t, http.StatusOK, first.status, first.body)
 	require.Equal(t, "succeeded", first.payment.State)
 	require.Equal(t, "/v1/payments/"+key.String(), first.header.Get("Location"))
-	require.Equal(t, "wait=30", first.header.Get("Preference-Applied"))
+	require.Equal(t, "wait=120", first.header.Get("Preference-Applied"))
 	require.Empty(t, first.header.Get("Idempotent-Replayed"))
 	require.NotEmpty(t, first.payment.ProviderReference)
 
@@ -215,7 +215,7 @@ func TestEdgeObligations(t *testing.T) {
 	require.Equal(t, pending.payment.PaymentID, *blocked.problem.BlockedBy)
 	require.Empty(t, blocked.header.Get("Idempotent-Replayed"))
 
-	paid := d.get(tokenShop, slow, "Prefer", "wait=30")
+	paid := d.get(tokenShop, slow, "Prefer", "wait=120")
 	require.Equal(t, "succeeded", paid.payment.State, paid.body)
 	again := d.post(tokenShop, second, body)
 	require.Equal(t, blocked.problem.Code, again.problem.Code)
@@ -265,7 +265,7 @@ func TestEdgeGrace(t *testing.T) {
 	t.Parallel()
 	d := shared(t).openDoor()
 	d.client.Transport = http.DefaultTransport // the document wants a key
-	a := d.must(http.MethodPost, "/v1/payments", tokenLegacy, order(), "Content-Type", "application/json", "Prefer", "wait=30")
+	a := d.must(http.MethodPost, "/v1/payments", tokenLegacy, order(), "Content-Type", "application/json", "Prefer", "wait=120")
 	require.Equal(t, http.StatusOK, a.status, a.body)
 	require.Equal(t, `"`+a.payment.IdempotencyKey.String()+`"`, a.header.Get("Idempotency-Key"))
 	require.Equal(t, "@1796083200", a.header.Get("Deprecation"))
@@ -352,7 +352,7 @@ func TestEdgeDrains(t *testing.T) {
 	s.eventually("it is claimed", func() bool { return s.state(commandOf("shop", key)) != 0 })
 	waiting := make(chan answer, 1)
 	go func() {
-		a, err := d.ask(http.MethodGet, "/v1/payments/"+key.String(), tokenShop, "", "Prefer", "wait=30")
+		a, err := d.ask(http.MethodGet, "/v1/payments/"+key.String(), tokenShop, "", "Prefer", "wait=120")
 		if err != nil {
 			a.body = err.Error()
 		}

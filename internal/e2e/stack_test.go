@@ -198,8 +198,12 @@ func (s *stack) startDatabase() {
 }
 
 func (s *stack) openPool(dsn string, conns int) *pgxpool.Pool {
-	pool, err := store.OpenPool(s.ctx, store.PoolConfig{DSN: dsn, MaxConns: conns})
-	require.NoError(s.t, err)
+	var pool *pgxpool.Pool
+	require.Eventually(s.t, func() bool {
+		var err error
+		pool, err = store.OpenPool(s.ctx, store.PoolConfig{DSN: dsn, MaxConns: conns})
+		return err == nil
+	}, waitFor, tick, "connect to the database")
 	s.t.Cleanup(pool.Close)
 	return pool
 }

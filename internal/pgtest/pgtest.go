@@ -30,6 +30,7 @@ const ServerEnv = "SETTLEONCE_TEST_POSTGRES"
 const (
 	setupTimeout = 5 * time.Minute
 	dropTimeout  = 2 * time.Minute
+	quietTimeout = 30 * time.Second
 )
 
 // Migrate brings the empty database that dsn names to the state a test wants to find. It must be a
@@ -39,11 +40,14 @@ type Migrate func(ctx context.Context, dsn string) error
 // Main runs the tests (m is a *testing.M, or what wraps one), stops the private server, and fails when a
 // goroutine is left.
 func Main(m goleak.TestingM, options ...goleak.Option) {
-	goleak.VerifyTestMain(withTeardown{m}, options...)
+	goleak.VerifyTestMain(withTeardown{m, options}, options...)
 }
 
 // withTeardown ends the server between the last test and the look for left goroutines.
-type withTeardown struct{ m goleak.TestingM }
+type withTeardown struct {
+	m       goleak.TestingM
+	options []goleak.Option
+}
 
 // Run implements goleak.TestingM.
 func (w withTeardown) Run() int {
@@ -54,7 +58,15 @@ func (w withTeardown) Run() int {
 		fmt.Println("pgtest:", err)
 		return max(code, 1)
 	}
+	quiet(w.options)
 	return code
+}
+
+// quiet waits for goroutines that are ending: goleak has less patience than a busy machine takes.
+func quiet(options []goleak.Option) {
+	for end := time.Now().Add(quietTimeout); time.Now().Before(end) && goleak.Find(options...) != nil; {
+		continue
+	}
 }
 
 // DSN is the connection string of a fresh database, migrated, or empty when migrate is nil. The
