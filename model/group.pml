@@ -13,7 +13,7 @@
 #ifndef HOLE        /* the offset is committed as far as every record before it is finished (G5): internal/kafka/tracker.go advance */
 #define HOLE 1
 #endif
-#ifndef CLAIMFIRST  /* a record is finished when its claim is committed, not before (G6): consumer/lane.go claim */
+#ifndef CLAIMFIRST  /* a record is finished when its claim, downstream its effect, is committed, not before (G6): consumer/lane.go claim, consumer/inbox/inbox.go handle */
 #define CLAIMFIRST 1
 #endif
 

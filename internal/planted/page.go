@@ -53,43 +53,59 @@ const tail = `
 
 `
 
-// summary counts the bugs by what catches them, and names those that only a test
-// does, under the reason.
+// summary counts the bugs by what catches them.
 func summary() string {
-	var all, torture, model, both int
-	var pairs []string
+	all := Bugs()
+	var torture, model, both int
+	for _, b := range all {
+		torture += counted(b.Torture != "")
+		model += counted(b.Model != "")
+		both += counted(b.Torture != "" && b.Model != "")
+	}
+	return fmt.Sprintf("Of %d bugs a torture run catches %d, the model %d, and both %d. %s\n\n%s", len(all), torture, model, both,
+		tested(all, len(all)-torture-model+both), paired(all))
+}
+
+func counted(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// tested names the bugs that only a test catches, under the reason.
+func tested(all []Bug, n int) string {
+	if n == 0 {
+		return "None is shown by a test only."
+	}
 	alone, reasons := map[string][]string{}, []string{}
-	for _, b := range Bugs() {
-		all++
-		if b.Other != "" {
-			pairs = append(pairs, "`"+b.Name+"`")
+	for _, b := range all {
+		if b.Why != "" && alone[b.Why] == nil {
+			reasons = append(reasons, b.Why)
 		}
-		switch {
-		case b.Torture != "" && b.Model != "":
-			both++
-		case b.Torture != "":
-			torture++
-		case b.Model != "":
-			model++
-		default:
-			if alone[b.Why] == nil {
-				reasons = append(reasons, b.Why)
-			}
+		if b.Why != "" {
 			alone[b.Why] = append(alone[b.Why], "`"+b.Name+"`")
 		}
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "Of %d bugs a torture run catches %d, the model %d, and both %d. %d of those of the model are one of two guards, either of which suffices\n"+
-		"(%s): alone they break nothing, so the model leaves out the other one, and holds by this one; then both, and fails.\n\n",
-		all, torture+both, model+both, both, len(pairs), strings.Join(pairs, ", "))
-	if len(reasons) == 0 {
-		return s.String()
-	}
-	fmt.Fprintf(&s, "%d are shown by a test only:\n\n", all-torture-model-both)
+	fmt.Fprintf(&s, "Shown by a test only: %d.\n", n)
 	for _, why := range reasons {
-		fmt.Fprintf(&s, "- %s: %s.\n", why, strings.Join(alone[why], ", "))
+		fmt.Fprintf(&s, "\n- %s: %s.", why, strings.Join(alone[why], ", "))
 	}
 	return s.String()
+}
+
+// paired names the guards that are one of two.
+func paired(all []Bug) string {
+	var pairs []string
+	for _, b := range all {
+		if b.Other != "" {
+			pairs = append(pairs, "`"+b.Name+"`")
+		}
+	}
+	return fmt.Sprintf("%d of those of the model are one of two guards, either of which suffices ([the pairs](model.md#guards-of-which-one-suffices)):\n%s.\n"+
+		"Alone they break nothing. So the model leaves out the other one, and holds by this one; then both, and fails.\n",
+		len(pairs), strings.Join(pairs, ", "))
 }
 
 // caughtBy names the catchers of a bug.
