@@ -8,8 +8,9 @@ const (
 	// second, and each is twice as long as the one before.
 	longestPause = 30
 	// echoes are the seconds in which answers that the channel gave before may still
-	// come, and close the breaker again.
-	echoes = 3
+	// come, and close the breaker again: one, in which the first second may be a bright
+	// one yet, and three for slow answers.
+	echoes = 4
 )
 
 // dark: a channel that turns every request away is asked less and less (G13). The
@@ -23,9 +24,13 @@ func (j *judge) dark(l *Ledger) {
 	}
 	m := metered(l)
 	from, last := int64(0), int64(0)
-	for _, s := range l.Load.Seconds {
+	for i, s := range l.Load.Seconds {
+		refused := s.Refused
+		if i+1 < len(l.Load.Seconds) && l.Load.Seconds[i+1].At == s.At+1 {
+			refused += l.Load.Seconds[i+1].Refused // what came in at the end of a second is turned away in the next
+		}
 		switch {
-		case s.Refused < s.Submits+s.Queries:
+		case refused < s.Submits+s.Queries:
 			j.darkFrom(l, m, from, last)
 			from = 0
 			continue

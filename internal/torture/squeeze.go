@@ -66,6 +66,7 @@ func (t *tormentor) setAside(s *fleet.Sim) bool {
 // squeeze is what limited does, counted from the begin: it contradicts itself while it
 // answers, and then while it turns everything away.
 func (t *tormentor) squeeze(ctx context.Context) error {
+	var failed []error
 	many, few := t.limited.contradict(4), t.limited.contradict(2)
 	for _, step := range []struct {
 		at time.Duration
@@ -82,10 +83,10 @@ func (t *tormentor) squeeze(ctx context.Context) error {
 			break
 		}
 		if err := step.do(ctx); err != nil && ctx.Err() == nil {
-			return errors.Join(err, t.limited.inService(ctx))
+			failed = append(failed, err)
 		}
 	}
-	return t.limited.inService(ctx)
+	return errors.Join(append(failed, t.limited.inService(ctx))...)
 }
 
 // contradict has every charge contradicted so many times.
@@ -105,7 +106,7 @@ func (p *provider) inService(ctx context.Context) error {
 
 // order tells the simulator what to do.
 func (p *provider) order(ctx context.Context, method, page, body string) error {
-	const patience = 5 * time.Second
+	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, p.url+page, strings.NewReader(body))
