@@ -79,6 +79,9 @@ func (t *tormentor) operate(ctx context.Context) error {
 	return t.operator(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
 }
 
+// nothing is how a tool says that no record was in question.
+var nothing = regexp.MustCompile(`"matching": *0\b`)
+
 // operator runs a tool that changes something, and notes the count that it shows under
 // the name.
 func (t *tormentor) operator(ctx context.Context, what, count string, args ...string) error {
@@ -86,6 +89,9 @@ func (t *tormentor) operator(ctx context.Context, what, count string, args ...st
 	out, err := t.scene.Fleet.Command(ctx, args...)
 	if err != nil {
 		return err
+	}
+	if nothing.MatchString(out) {
+		return nil
 	}
 	found := regexp.MustCompile(`"` + count + `": *(\d+)`).FindStringSubmatch(out)
 	if found == nil {
