@@ -77,7 +77,8 @@ func (t *tormentor) squeeze(ctx context.Context) error {
 		{11 * time.Second, few},
 		{17 * time.Second, few},
 		{24 * time.Second, few},
-		{34 * time.Second, t.limited.inService},
+		{31 * time.Second, few},
+		{38 * time.Second, t.limited.inService},
 	} {
 		if !pause(ctx, time.Until(t.begun.Add(step.at))) {
 			break
