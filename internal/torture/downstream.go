@@ -3,6 +3,7 @@ package torture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -103,6 +104,9 @@ func createDatabase(ctx context.Context, dsn string) (*url.URL, error) {
 
 // lag is how many records the group has not read, as its committed offsets tell.
 func (b *behind) lag(ctx context.Context) (lag int64, err error) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	ends, err := b.fleet.Client().EndOffsets(ctx, b.topic)
 	if err != nil {
 		return 0, err
@@ -244,24 +248,42 @@ func (t *tormentor) useTools(ctx context.Context, s strike) error {
 // eventsAgain counts what resets had delivered again.
 const eventsAgain = "events delivered again by setting their reader's group back"
 
-// reset has an operator stop the service, set its group back, and start it again. A
-// member that was killed before is taken for one that runs until its session ends,
-// and broker or database may be away: it is tried again.
+// reset has an operator stop the service, set its group back, and start it again. It
+// is tried again while broker or database are being restarted, which takes as long as
+// it takes: the service works meanwhile.
 func (t *tormentor) reset(ctx context.Context, s strike) error {
-	t.awaitRead(ctx)
+	const patience = 2 * time.Minute
 	args := []string{"replay", "--topic", downstream.Topic, "--group", t.behind.group}
 	if s.half {
 		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())
 	}
-	return t.scene.Halt(ctx, s.role, func() error {
-		const patience = 30 * time.Second
-		for end := time.Now().Add(patience); ; {
-			err := t.resetOnce(ctx, args)
-			if err == nil || time.Now().After(end) || !pause(ctx, time.Second) {
-				return err
-			}
+	for end := time.Now().Add(patience); ; {
+		t.awaitRead(ctx)
+		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, args) })
+		if err == nil || time.Now().After(end) || !pause(ctx, time.Second) {
+			return err
 		}
-	})
+	}
+}
+
+// errBusy says that broker or database are being restarted.
+var errBusy = errors.New("broker or database were being restarted all the time")
+
+// resetHalted sets the group of the stopped service back. A member that was killed
+// before is taken for one that runs until its session ends.
+func (t *tormentor) resetHalted(ctx context.Context, args []string) error {
+	const patience = 2 * lease
+	err := errBusy
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if t.heavy.TryLock() { // it needs broker and database
+			err = t.operator(ctx, eventsAgain, "again", args...)
+			t.heavy.Unlock()
+		}
+		if err == nil || !pause(ctx, time.Second/2) {
+			break
+		}
+	}
+	return err
 }
 
 // awaitRead waits until the service has read nearly everything: the more is delivered
@@ -273,10 +295,4 @@ func (t *tormentor) awaitRead(ctx context.Context) {
 			return
 		}
 	}
-}
-
-func (t *tormentor) resetOnce(ctx context.Context, args []string) error {
-	t.heavy.Lock() // it needs broker and database
-	defer t.heavy.Unlock()
-	return t.operator(ctx, eventsAgain, "again", args...)
 }
