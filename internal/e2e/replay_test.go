@@ -81,24 +81,12 @@ func TestReplay_WholeTopicChargesNobody(t *testing.T) {
 	s.startConsumer()
 	s.waitState(fresh, payment.Succeeded)
 	s.waitReply(stale.IdempotencyKey, payment.ReplyRejected)
-	require.Eventually(t, func() bool { return s.lag() == 0 }, waitLong, tick)
+	s.offsetsAtEnd()
 	for _, c := range append(commands, fresh) {
 		require.Equal(t, 1, s.settled(c))
 	}
 	require.Zero(t, s.settled(stale))
 	require.Equal(t, 3, s.count("SELECT count(*) FROM settleonce.audit WHERE action = 'replay' AND actor = 'ada' AND reason = 'INC-42'"))
-}
-
-// lag is how many commands are not claimed yet.
-func (s *stack) lag() (lag int64) {
-	ends, err := s.kafka.EndOffsets(s.ctx, s.topics.Commands)
-	require.NoError(s.t, err)
-	committed, err := s.kafka.CommittedOffsets(s.ctx, "settleonce-consumer", s.topics.Commands)
-	require.NoError(s.t, err)
-	for partition, end := range ends {
-		lag += end - max(committed[partition], 0)
-	}
-	return lag
 }
 
 func (s *stack) count(sql string) (n int) {
@@ -199,7 +187,7 @@ func TestReplay_SetsAStoppedGroupBack(t *testing.T) {
 	c := command()
 	s.send(c)
 	s.waitState(c, payment.Succeeded)
-	require.Eventually(t, func() bool { return s.lag() == 0 }, waitFor, tick)
+	s.offsetsAtEnd()
 	player := s.player(nil)
 	all := &replay.Selection{Topic: s.topics.Commands}
 	r, err := player.LookGroup(s.ctx, all, "settleonce-consumer")

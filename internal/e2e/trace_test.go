@@ -47,7 +47,8 @@ func (s *stack) waitPublished(key uuid.UUID, n int) []*kgo.Record {
 	return s.published(key)
 }
 
-// waitSpans waits for the spans of a trace, in any order, and returns them by name.
+// waitSpans waits for the spans of a trace, in any order, and returns them by name. A send that the
+// relay had to repeat is not counted: on a busy machine the broker's answer may be late.
 func waitSpans(t *testing.T, rec *tracingtest.Recorder, trace string, names ...string) map[string]tracingtest.Span {
 	t.Helper()
 	slices.Sort(names)
@@ -56,6 +57,9 @@ func waitSpans(t *testing.T, rec *tracingtest.Recorder, trace string, names ...s
 	for deadline := time.Now().Add(waitFor); !slices.Equal(names, found) && time.Now().Before(deadline); {
 		found, byName = nil, map[string]tracingtest.Span{}
 		for _, s := range rec.Trace(trace) {
+			if s.Failed && strings.HasPrefix(s.Name, "send ") {
+				continue
+			}
 			found, byName[s.Name] = append(found, s.Name), s
 		}
 		slices.Sort(found)
