@@ -34,12 +34,12 @@ func TestContradict(t *testing.T) {
 	ids, kinds := map[string]bool{}, map[uuid.UUID]string{}
 	for i := range heard {
 		ids[heard[i].ID] = true
-		kinds[heard[i].ProviderKey] += string(heard[i].Kind) + " "
+		kinds[heard[i].ProviderKey] += string(heard[i].Kind) + ","
 	}
 	require.Len(t, ids, 4)
 	require.Len(t, kinds, 2)
 	for _, said := range kinds {
-		require.Contains(t, []string{"declined declined ", "succeeded succeeded "}, said)
+		require.Contains(t, []string{"declined,declined,", "succeeded,succeeded,"}, said)
 	}
 }
 

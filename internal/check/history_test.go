@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -33,8 +34,7 @@ func TestReadDatabase_ReadsTheHistory(t *testing.T) {
 			VALUES ($1, 'shop', 'charge', $1, '', 1, 'shop', 'o', 1, 'o', 1, 'EUR', 'c', 'm', 'sim', 'sim', $1, $2, 1, 1, 1, 't', 0, 0, $3, $3, $3,
 			CASE WHEN $2::smallint >= 4 THEN $3::timestamptz END)`, id, int16(ends), start)
 		require.NoError(t, err)
-		for i := len(lines) - 1; i >= 0; i-- { // the latest first: rows have no order
-			l := lines[i]
+		for i, l := range slices.Backward(lines) { // the latest first: rows have no order
 			_, err = pool.Exec(t.Context(), `INSERT INTO settleonce.payment_history (payment, at, state, version, attempt, send, cause, actor)
 				VALUES ($1, $2, $3, 1, 1, $4, $5, 'test')`, id, start.Add(time.Duration(i)*time.Second), int16(l.state), l.send, l.cause)
 			require.NoError(t, err)
