@@ -205,7 +205,7 @@ func (l *lane) settle(p *pick, answers []error) {
 		row := &p.rows[i]
 		switch {
 		case err == nil:
-			l.open.published(p.shard, row.seq)
+			l.open.published(p.shard, row)
 			done++
 		case kafka.Permanent(err):
 			if errors.Is(err, kafka.ErrUnknownTopic) {
@@ -255,7 +255,7 @@ func (l *lane) conclude(s *shard, v verdict) {
 
 // park records why a row cannot be published; its key waits from now on (B4).
 func (l *lane) park(s *shard, row *row, err error) {
-	l.open.park(s, row.seq, err.Error())
+	l.open.park(s, row, err.Error())
 	l.relay.stats.parked.Add(1)
 	l.relay.log.Error().Int16("shard", s.id).Int64("seq", row.seq).Stringer("ce_id", row.id).Str("topic", row.topic).Err(err).
 		Msg("outbox: message cannot be published and is parked, later ones of its key wait; repair it, then set parked_reason = NULL")

@@ -3,7 +3,9 @@ package outbox
 import (
 	"slices"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // settled is what a cycle found out about its rows and has to write down, under
@@ -15,9 +17,12 @@ type settled struct {
 	reason []string
 }
 
+// rowID names a row. A database that lost commits gives sequence numbers out again:
+// with the message's id, a mark that is tried again never meets another row (G5).
 type rowID struct {
 	shard int16
 	seq   int64
+	id    uuid.UUID
 }
 
 func (s *settled) reset() {
@@ -31,40 +36,40 @@ func (s *settled) hold(sh *shard) {
 	}
 }
 
-func (s *settled) published(sh *shard, seq int64) {
+func (s *settled) published(sh *shard, r *row) {
 	s.hold(sh)
-	s.rows = append(s.rows, rowID{sh.id, seq})
+	s.rows = append(s.rows, rowID{sh.id, r.seq, r.id})
 }
 
-func (s *settled) park(sh *shard, seq int64, reason string) {
+func (s *settled) park(sh *shard, r *row, reason string) {
 	s.hold(sh)
-	s.parked = append(s.parked, rowID{sh.id, seq})
+	s.parked = append(s.parked, rowID{sh.id, r.seq, r.id})
 	s.reason = append(s.reason, reason)
 }
 
 // queue adds the statements to a batch; marked becomes how many rows went.
 func (s *settled) queue(b *pgx.Batch, owner string, marked *int64) {
 	if len(s.rows) > 0 {
-		shards, seqs := columns(s.rows)
-		b.Queue(markSQL, owner, s.leases.shards, s.leases.epochs, shards, seqs).
+		shards, seqs, ids := columns(s.rows)
+		b.Queue(markSQL, owner, s.leases.shards, s.leases.epochs, shards, seqs, ids).
 			Exec(func(tag commandTag) error {
 				*marked = tag.RowsAffected()
 				return nil
 			})
 	}
 	if len(s.parked) > 0 {
-		shards, seqs := columns(s.parked)
-		b.Queue(parkSQL, owner, s.leases.shards, s.leases.epochs, shards, seqs, s.reason).
+		shards, seqs, ids := columns(s.parked)
+		b.Queue(parkSQL, owner, s.leases.shards, s.leases.epochs, shards, seqs, ids, s.reason).
 			Exec(func(commandTag) error { return nil })
 	}
 }
 
-func columns(ids []rowID) (shards []int16, seqs []int64) {
-	shards, seqs = make([]int16, len(ids)), make([]int64, len(ids))
-	for i, id := range ids {
-		shards[i], seqs[i] = id.shard, id.seq
+func columns(rows []rowID) (shards []int16, seqs []int64, ids pgtype.FlatArray[pgtype.UUID]) {
+	shards, seqs, ids = make([]int16, len(rows)), make([]int64, len(rows)), make(pgtype.FlatArray[pgtype.UUID], len(rows))
+	for i, r := range rows {
+		shards[i], seqs[i], ids[i] = r.shard, r.seq, pgtype.UUID{Bytes: r.id, Valid: true}
 	}
-	return shards, seqs
+	return shards, seqs, ids
 }
 
 func without(list, drop []*shard) []*shard {

@@ -61,12 +61,12 @@ const stillHeldSQL = `ARRAY(SELECT s.shard FROM unnest($2::smallint[], $3::bigin
 
 // markSQL removes exactly the rows that were published, unless the lease is
 // lost: then the new owner decides what is published (model: CHECK; G10).
-const markSQL = `DELETE FROM settleonce.outbox o USING unnest($4::smallint[], $5::bigint[]) AS m(shard, seq)
-WHERE o.shard = m.shard AND o.seq = m.seq AND m.shard = ANY(` + stillHeldSQL + `)`
+const markSQL = `DELETE FROM settleonce.outbox o USING unnest($4::smallint[], $5::bigint[], $6::uuid[]) AS m(shard, seq, id)
+WHERE o.shard = m.shard AND o.seq = m.seq AND o.id = m.id AND m.shard = ANY(` + stillHeldSQL + `)`
 
 const parkSQL = `UPDATE settleonce.outbox o SET parked_reason = m.reason
-FROM unnest($4::smallint[], $5::bigint[], $6::text[]) AS m(shard, seq, reason)
-WHERE o.shard = m.shard AND o.seq = m.seq AND o.parked_reason IS NULL AND m.shard = ANY(` + stillHeldSQL + `)`
+FROM unnest($4::smallint[], $5::bigint[], $6::uuid[], $7::text[]) AS m(shard, seq, id, reason)
+WHERE o.shard = m.shard AND o.seq = m.seq AND o.id = m.id AND o.parked_reason IS NULL AND m.shard = ANY(` + stillHeldSQL + `)`
 
 // sweepSQL finds the first row of each shard that may be published, wherever it
 // lies.
