@@ -68,7 +68,7 @@ func (t *tormentor) setAside(s *fleet.Sim) bool {
 // answers, and then while it turns everything away.
 func (t *tormentor) squeeze(ctx context.Context) error {
 	var failed []error
-	many, few := t.limited.contradict(4), t.limited.contradict(2)
+	many, few := t.limited.contradict(4), t.limited.contradict(3)
 	for _, step := range []struct {
 		at time.Duration
 		do func(context.Context) error
