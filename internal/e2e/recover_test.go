@@ -139,15 +139,23 @@ func TestG1_PromotedWithoutALookup(t *testing.T) {
 // that says so; another one goes on where it stopped.
 func TestG5_WatchdogOverAHungDatabase(t *testing.T) {
 	t.Parallel()
-	for name, role := range map[string]func(*stack) *role{
-		"consumer":   func(s *stack) *role { return s.consumers[0] },
-		"reconciler": func(s *stack) *role { return s.reconcilers[0] },
-	} {
+	cases := map[string]struct {
+		consumer, reconciler time.Duration // stall limits
+		role                 func(*stack) *role
+	}{
+		"consumer": {consumer: 20 * time.Second, role: func(s *stack) *role { return s.consumers[0] }},
+		// Below the deadline of a connection that is opened anew: the next step begins there.
+		"reconciler": {reconciler: 4 * time.Second, role: func(s *stack) *role { return s.reconcilers[0] }},
+	}
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, proxied, func(set *settings) { set.stall = 20 * time.Second })
-			s.consumers[0].owns()
-			s.reconcilers[0].owns()
+			s := start(t, proxied, only(1, 0, 0))
+			s.set.stall = tc.consumer
+			s.startConsumer().owns()
+			s.set.stall = tc.reconciler
+			s.startReconciler().owns()
+			s.set.stall = 0
 			batch := commands(20, fault("lost_answer,query_error@1"))
 			s.send(batch...)
 			for _, c := range batch { // wake-ups are waiting in the reconciler
@@ -159,7 +167,7 @@ func TestG5_WatchdogOverAHungDatabase(t *testing.T) {
 			for _, r := range append(s.consumers, s.reconcilers...) {
 				r.fails = true
 			}
-			require.ErrorIs(t, role(s).failure(), kafka.ErrStalled)
+			require.ErrorIs(t, tc.role(s).failure(), kafka.ErrStalled)
 			s.proxy.flow()
 			stopAll(s.consumers[0], s.reconcilers[0])
 			s.startConsumer()
