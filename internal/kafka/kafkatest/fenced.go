@@ -47,11 +47,11 @@ func (s *suite) present(ctx context.Context, batches ...kafka.FencedBatch) []kaf
 	for ctx.Err() == nil {
 		var again []kafka.FencedBatch
 		var at [][2]int
-		for i, r := range results {
-			open := kafka.FencedBatch{Producer: batches[i].Producer}
-			for j, err := range r.Errors {
-				if errors.Is(err, kafka.ErrUnresolved) {
-					open.Messages, at = append(open.Messages, batches[i].Messages[j]), append(at, [2]int{i, j})
+		for i, batch := range batches {
+			open := kafka.FencedBatch{Producer: batch.Producer}
+			for j, message := range batch.Messages {
+				if errors.Is(results[i].Errors[j], kafka.ErrUnresolved) {
+					open.Messages, at = append(open.Messages, message), append(at, [2]int{i, j})
 				}
 			}
 			if len(open.Messages) > 0 {
