@@ -52,9 +52,15 @@ RETURNING o.payment`
 	return s.pick(ctx, pick, lease, leaseFor, ids, queries)
 }
 
+// pickTimeout bounds one try where the network is silent: the server ends the statement
+// itself before that.
+const pickTimeout = 20 * time.Second
+
 func (s *Store) pick(ctx context.Context, sql string, arguments ...any) ([]uuid.UUID, error) {
 	var picked []uuid.UUID
 	err := retry(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, pickTimeout)
+		defer cancel()
 		rows, err := s.pool.Query(ctx, sql, arguments...)
 		if err != nil {
 			return err
