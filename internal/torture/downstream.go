@@ -3,12 +3,10 @@ package torture
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,18 +62,9 @@ func openBehind(ctx context.Context, f *fleet.Fleet, prefix string) (*behind, er
 		return nil, err
 	}
 	b.postgres, b.kafka = newPostgresProxy(b.losses), newKafkaProxy(b.losses)
-	if address.Host, err = b.postgres.via(ctx, address.Host); err != nil {
+	if b.env, err = lead(ctx, b.postgres, address, b.kafka, f.Brokers()); err != nil {
 		return nil, err
 	}
-	var brokers []string
-	for _, broker := range f.Brokers() {
-		own, err := b.kafka.via(ctx, broker)
-		if err != nil {
-			return nil, err
-		}
-		brokers = append(brokers, own)
-	}
-	b.env = []string{"SETTLEONCE_POSTGRES_DSN=" + address.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(brokers, ",")}
 	return b, nil
 }
 
@@ -235,64 +224,4 @@ func (t *tormentor) lossesOf(s strike) (*losses, []loss) {
 		}[s.fault]
 	}
 	return t.behind.losses, map[Fault][]loss{AmbiguousCommit: {offsetAnswer}, CommitLost: {commitRequest, commitAnswer}}[s.fault]
-}
-
-// useTools is what an operator does.
-func (t *tormentor) useTools(ctx context.Context, s strike) error {
-	if s.fault == Reset {
-		return t.reset(ctx, s)
-	}
-	return t.operate(ctx)
-}
-
-// eventsAgain counts what resets had delivered again.
-const eventsAgain = "events delivered again by setting their reader's group back"
-
-// reset has an operator stop the service, set its group back, and start it again. It
-// is tried again while broker or database are being restarted, which takes as long as
-// it takes: the service works meanwhile.
-func (t *tormentor) reset(ctx context.Context, s strike) error {
-	const patience = 2 * time.Minute
-	args := []string{"replay", "--topic", downstream.Topic, "--group", t.behind.group}
-	if s.half {
-		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())
-	}
-	for end := time.Now().Add(patience); ; {
-		t.awaitRead(ctx)
-		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, args) })
-		if err == nil || time.Now().After(end) || !pause(ctx, time.Second) {
-			return err
-		}
-	}
-}
-
-// errBusy says that broker or database are being restarted.
-var errBusy = errors.New("broker or database were being restarted all the time")
-
-// resetHalted sets the group of the stopped service back. A member that was killed
-// before is taken for one that runs until its session ends.
-func (t *tormentor) resetHalted(ctx context.Context, args []string) error {
-	const patience = 2 * lease
-	err := errBusy
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if t.heavy.TryLock() { // it needs broker and database
-			err = t.operator(ctx, eventsAgain, "again", args...)
-			t.heavy.Unlock()
-		}
-		if err == nil || !pause(ctx, time.Second/2) {
-			break
-		}
-	}
-	return err
-}
-
-// awaitRead waits until the service has read nearly everything: the more is delivered
-// to it again.
-func (t *tormentor) awaitRead(ctx context.Context) {
-	const patience, few = 20 * time.Second, 100
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if lag, err := t.behind.lag(ctx); err == nil && lag < few || !pause(ctx, 200*time.Millisecond) {
-			return
-		}
-	}
 }

@@ -2,12 +2,9 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/settleonce/settleonce/internal/demo"
@@ -61,44 +58,4 @@ func callingBack(seed uint64, channels []demo.Channel) []demo.Channel {
 		c.Behaviour = strings.TrimSuffix(c.Behaviour, "}") + `,"rates":{` + strings.Join(parts, ",") + `}}`
 	}
 	return channels
-}
-
-// replayedTopics are what an operator has published again.
-var replayedTopics = []string{"payment.commands", "payment.events", "payment.replies"}
-
-// operate has an operator publish again what came lately, and send every dead letter
-// back to where it came from.
-func (t *tormentor) operate(ctx context.Context) error {
-	t.heavy.Lock() // it needs broker and database
-	defer t.heavy.Unlock()
-	for _, topic := range replayedTopics {
-		if err := t.operator(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
-			return err
-		}
-	}
-	return t.operator(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
-}
-
-// nothing is how a tool says that no record was in question.
-var nothing = regexp.MustCompile(`"matching": *0\b`)
-
-// operator runs a tool that changes something, and notes the count that it shows under
-// the name.
-func (t *tormentor) operator(ctx context.Context, what, count string, args ...string) error {
-	args = append(args, "--rate", "0", "--execute", "--actor", "torture", "--reason", "a drill", "--output", "json")
-	out, err := t.scene.Fleet.Command(ctx, args...)
-	if err != nil {
-		return err
-	}
-	if nothing.MatchString(out) {
-		return nil
-	}
-	found := regexp.MustCompile(`"` + count + `": *(\d+)`).FindStringSubmatch(out)
-	if found == nil {
-		return errors.New("the tool does not say what it did: " + args[0])
-	}
-	n, err := strconv.Atoi(found[1])
-	t.note(what, n)
-	t.scene.Say(fmt.Sprintf("an operator: %s, %d", what, n))
-	return err
 }

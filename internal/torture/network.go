@@ -20,18 +20,26 @@ func (t *tormentor) join(ctx context.Context, f *fleet.Fleet) ([]string, error) 
 		return nil, fmt.Errorf("read the database's address: %w", err)
 	}
 	t.postgres, t.kafka = newPostgresProxy(t.losses), newKafkaProxy(t.losses)
-	if dsn.Host, err = t.postgres.via(ctx, dsn.Host); err != nil {
+	return lead(ctx, t.postgres, dsn, t.kafka, f.Brokers())
+}
+
+// lead puts the proxies before a database and brokers, and returns the settings that
+// lead there.
+func lead(ctx context.Context, postgres *proxy, dsn *url.URL, kafka *proxy, brokers []string) ([]string, error) {
+	via := *dsn
+	var err error
+	if via.Host, err = postgres.via(ctx, dsn.Host); err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, address := range f.Brokers() {
-		own, err := t.kafka.via(ctx, address)
+	for _, address := range brokers {
+		own, err := kafka.via(ctx, address)
 		if err != nil {
 			return nil, err
 		}
 		addresses = append(addresses, own)
 	}
-	return []string{"SETTLEONCE_POSTGRES_DSN=" + dsn.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(addresses, ",")}, nil
+	return []string{"SETTLEONCE_POSTGRES_DSN=" + via.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(addresses, ",")}, nil
 }
 
 // leave takes the proxies away again.

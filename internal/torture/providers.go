@@ -3,9 +3,11 @@ package torture
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/settleonce/settleonce/channel/sim"
 )
@@ -62,4 +64,25 @@ func (p *provider) setRates(ctx context.Context) error {
 		rates = append(rates, fmt.Sprintf("%q:%s", kind, rate))
 	}
 	return p.order(context.WithoutCancel(ctx), http.MethodPatch, "/admin/behaviour", `{"rates":{`+strings.Join(rates, ",")+`}}`)
+}
+
+// order tells the simulator what to do.
+func (p *provider) order(ctx context.Context, method, page, body string) error {
+	const patience = 20 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, p.url+page, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body) // it says more, if anything
+		return fmt.Errorf("the channel %s answers %s: %s", p.name, response.Status, text)
+	}
+	return nil
 }

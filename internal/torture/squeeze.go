@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/demo"
@@ -104,25 +102,4 @@ func (p *provider) outOfService(ctx context.Context) error {
 
 func (p *provider) inService(ctx context.Context) error {
 	return p.order(context.WithoutCancel(ctx), http.MethodPatch, "/admin/behaviour", `{"rates":{"error_before":0,"query_error":0}}`)
-}
-
-// order tells the simulator what to do.
-func (p *provider) order(ctx context.Context, method, page, body string) error {
-	const patience = 20 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, p.url+page, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body) // it says more, if anything
-		return fmt.Errorf("the channel %s answers %s: %s", p.name, response.Status, text)
-	}
-	return nil
 }

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/demo"
@@ -78,89 +75,6 @@ func awaitTraffic(ctx context.Context, scene *demo.Scene) {
 	const some = 50
 	for end := time.Now().Add(time.Minute); scene.Published() < some && time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
 	}
-}
-
-// strike does one fault; one that cannot be done is noted, and the run goes on.
-func (t *tormentor) strike(ctx context.Context, s strike) {
-	err := t.do(ctx, s)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case err == nil:
-		t.struck[s.fault]++
-		if s.role == demo.RoleDownstream {
-			t.did[downstreamPrefix+string(s.fault)]++
-		}
-	case ctx.Err() == nil:
-		t.failed = append(t.failed, fmt.Sprintf("%s: %s", s.fault, err))
-	}
-}
-
-func (t *tormentor) do(ctx context.Context, s strike) error {
-	switch s.fault {
-	case Kill:
-		return t.scene.Kill(ctx, s.role)
-	case Crash:
-		return t.crash(ctx, s)
-	case Freeze:
-		return t.freeze(ctx, s)
-	case Kafka:
-		t.heavy.Lock()
-		defer t.heavy.Unlock()
-		t.scene.Say("stopped the broker")
-		return t.scene.Fleet.RestartKafka(ctx, s.lasts)
-	case Postgres:
-		t.heavy.Lock()
-		defer t.heavy.Unlock()
-		t.scene.Say("crashed the database")
-		return t.scene.Fleet.RestartPostgres(ctx, s.lasts)
-	case Backends:
-		t.heavy.Lock() // it needs the database
-		defer t.heavy.Unlock()
-		return t.terminate(ctx)
-	case CutPostgres, CutChannel, CutKafka, CutEdge, SlowPostgres, SlowChannel, SlowKafka:
-		return t.disturb(ctx, s)
-	case Leader:
-		return t.moveLeaders(ctx, s)
-	case AmbiguousProduce, AmbiguousCommit, CommitLost:
-		return t.loseAnswers(ctx, s)
-	case Clock:
-		return t.moveClock(ctx, s)
-	case Channel:
-		return t.misbehave(ctx, s)
-	case OperatorReplay, Reset:
-		return t.useTools(ctx, s)
-	case Replay:
-		return t.scene.Replay(ctx, 200, func(n int) int { return int(s.at) % n })
-	default:
-		return fmt.Errorf("nobody knows how to do %s", s.fault)
-	}
-}
-
-func (t *tormentor) crash(ctx context.Context, s strike) error {
-	patience := 8 * time.Second
-	if s.role == demo.RoleDownstream { // it must join its group again before, and there must be events
-		patience += 3 * lease
-	}
-	reached, err := t.scene.CrashAt(ctx, s.role, s.point, ":"+strconv.Itoa(s.turn), patience)
-	if reached {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.points[s.role+" "+string(s.point)]++
-	}
-	return err
-}
-
-// terminate ends about half of the database's sessions, wherever they are.
-func (t *tormentor) terminate(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, t.scene.Fleet.DSN())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-		WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND random() < 0.5`)
-	return err
 }
 
 // heal makes everything whole.

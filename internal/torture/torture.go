@@ -3,8 +3,10 @@
 // again, waits until all is settled, and has it checked from outside.
 //
 // The payments, their stories and the waiting are the demo's; what is broken is
-// here: a schedule of strikes, and proxies for the network between workers,
-// database and channel.
+// here. faults.go lists the kinds, schedule.go draws what is struck when, strikes.go
+// does it, through proxies for the network and, in operator.go, with the operator's
+// tools. mix.go lists the channels, squeeze.go two that are there for the bounds on
+// queries, and downstream.go is about the service behind the events.
 package torture
 
 import (
@@ -118,6 +120,10 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	t.close()
 	return Report{Report: report, Channels: aboutMixes(slices.Concat(of, aside)), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
 }
+
+// registered reports whether a run keeps its callers in the table, which every odd
+// seed does; the others go by the settings.
+func registered(seed uint64) bool { return seed%2 == 1 }
 
 // connect puts proxies between the workers and what they need.
 func (t *tormentor) connect(ctx context.Context, f *fleet.Fleet) ([]string, error) {

@@ -1,0 +1,112 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/downstream"
+)
+
+// useTools is what an operator does.
+func (t *tormentor) useTools(ctx context.Context, s strike) error {
+	if s.fault == Reset {
+		return t.reset(ctx, s)
+	}
+	return t.operate(ctx)
+}
+
+// replayedTopics are what an operator has published again.
+var replayedTopics = []string{"payment.commands", "payment.events", "payment.replies"}
+
+// operate has an operator publish again what came lately, and send every dead letter
+// back to where it came from.
+func (t *tormentor) operate(ctx context.Context) error {
+	t.heavy.Lock() // it needs broker and database
+	defer t.heavy.Unlock()
+	for _, topic := range replayedTopics {
+		if err := t.operator(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
+			return err
+		}
+	}
+	return t.operator(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
+}
+
+// eventsAgain counts what resets had delivered again.
+const eventsAgain = "events delivered again by setting their reader's group back"
+
+// reset has an operator stop the service, set its group back, and start it again. It
+// is tried again while broker or database are being restarted, which takes as long as
+// it takes: the service works meanwhile.
+func (t *tormentor) reset(ctx context.Context, s strike) error {
+	const patience = 2 * time.Minute
+	args := []string{"replay", "--topic", downstream.Topic, "--group", t.behind.group}
+	if s.half {
+		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())
+	}
+	for end := time.Now().Add(patience); ; {
+		t.awaitRead(ctx)
+		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, args) })
+		if err == nil || time.Now().After(end) || !pause(ctx, time.Second) {
+			return err
+		}
+	}
+}
+
+// errBusy says that broker or database are being restarted.
+var errBusy = errors.New("broker or database were being restarted all the time")
+
+// resetHalted sets the group of the stopped service back. A member that was killed
+// before is taken for one that runs until its session ends.
+func (t *tormentor) resetHalted(ctx context.Context, args []string) error {
+	const patience = 2 * lease
+	err := errBusy
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if t.heavy.TryLock() { // it needs broker and database
+			err = t.operator(ctx, eventsAgain, "again", args...)
+			t.heavy.Unlock()
+		}
+		if err == nil || !pause(ctx, time.Second/2) {
+			break
+		}
+	}
+	return err
+}
+
+// awaitRead waits until the service has read nearly everything: the more is delivered
+// to it again.
+func (t *tormentor) awaitRead(ctx context.Context) {
+	const patience, few = 20 * time.Second, 100
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if lag, err := t.behind.lag(ctx); err == nil && lag < few || !pause(ctx, 200*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// nothing is how a tool says that no record was in question.
+var nothing = regexp.MustCompile(`"matching": *0\b`)
+
+// operator runs a tool that changes something, and notes the count that it shows under
+// the name.
+func (t *tormentor) operator(ctx context.Context, what, count string, args ...string) error {
+	args = append(args, "--rate", "0", "--execute", "--actor", "torture", "--reason", "a drill", "--output", "json")
+	out, err := t.scene.Fleet.Command(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if nothing.MatchString(out) {
+		return nil
+	}
+	found := regexp.MustCompile(`"` + count + `": *(\d+)`).FindStringSubmatch(out)
+	if found == nil {
+		return errors.New("the tool does not say what it did: " + args[0])
+	}
+	n, err := strconv.Atoi(found[1])
+	t.note(what, n)
+	t.scene.Say(fmt.Sprintf("an operator: %s, %d", what, n))
+	return err
+}
