@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -39,8 +38,6 @@ const (
 	// fewest records that a signing caller and the one with its own topics publish each,
 	// and one of so many in a larger run.
 	fewestApart, shareApart = 20, 25
-	// fewestForged are the forged commands, and one of so many records in a larger run.
-	fewestForged, shareForged = 18, 100
 	// burst is how many payments meet a change of the callers, at once.
 	burst = 12
 )
@@ -83,35 +80,6 @@ func weights() (total int) {
 		total += stories[i].weight
 	}
 	return total
-}
-
-// forge has strangers publish in the notary's name: new keys, and keys of its payments
-// with the same content or another, before it or after it.
-func (p *callerPlay) forge(w *writer, n int) {
-	w.story, w.caller = "forged", notary
-	all := &forgers{roster: p.roster, random: w.random}
-	var genuine []*planned
-	for _, of := range w.script.payments {
-		if of.command.Caller == notary && of.at > 0 {
-			genuine = append(genuine, of)
-		}
-	}
-	for i := range n {
-		way := &waysToForge[i%len(waysToForge)]
-		of := genuine[w.random.IntN(len(genuine))]
-		c, at := of.command, max(0, of.at-time.Second+w.upTo(3000))
-		switch w.random.IntN(3) {
-		case 0:
-			c.Amount += 1 + w.random.Int64N(5000)
-		case 1:
-			w.orders++
-			c.IdempotencyKey, c.OrderID, c.Obligation, c.Follows = w.key(), fmt.Sprintf("order-%d-%d", w.seed%1e6, w.orders), "", nil
-		}
-		key, value := []byte(c.IdempotencyKey.String()), c.AppendJSON(nil)
-		signature := way.sign(all, key, value)
-		p.forged = append(p.forged, check.Forgery{Key: key, Value: value, Signature: signature, How: way.name})
-		w.script.deliveries = append(w.script.deliveries, delivery{at: at, key: key, value: value, signature: signature})
-	}
 }
 
 // drill plans what is done to the callers of the table in the middle.

@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/check"
@@ -41,6 +42,28 @@ func Promises(changes map[string]string) map[string]string {
 	maps.Copy(all, changes)
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
+}
+
+// limits are the requests per second that workers are told channels take.
+func limits(channels []Channel) map[string]float64 {
+	out := map[string]float64{}
+	for i := range channels {
+		if limit, err := strconv.ParseFloat(channels[i].Promises["rate-limit"], 64); err == nil && limit > 0 {
+			out[channels[i].Name] = limit
+		}
+	}
+	return out
+}
+
+// lookups are the channels that workers are told they can ask.
+func lookups(channels []Channel) []string {
+	var out []string
+	for i := range channels {
+		if channels[i].Promises["query"] == "true" {
+			out = append(out, channels[i].Name)
+		}
+	}
+	return out
 }
 
 const (

@@ -6,7 +6,9 @@
 //
 // stories say what happens to payments; a script is made of them. The player
 // publishes it, the crew is killed, the tail reads along. The judge knows the
-// script's expectations and the evidence, and asks no worker.
+// script's expectations and the evidence, and asks no worker. Callers that must be
+// kept apart come beside the stories: apart.go plans what they do and what forgers
+// and impostors try, drill.go does to them what an operator would.
 package demo
 
 import (

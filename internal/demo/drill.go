@@ -156,13 +156,6 @@ func (r *roster) join(to *player) {
 	to.hold(1)
 }
 
-// hold keeps the player waiting for what is still to come, n of it.
-func (p *player) hold(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.pending += n
-}
-
 // edgeForgets is how long after a key was revoked the edge may still take it.
 const edgeForgets = 5 * time.Second
 

@@ -40,14 +40,3 @@ func openEdge(ctx context.Context, cfg *Config, team *crew, who *roster, env []s
 
 // callbackSecret is what a channel signs its callbacks with.
 func callbackSecret(channel string) string { return "the-callback-secret-of-" + channel }
-
-// lookups are the channels that workers are told they can ask.
-func lookups(channels []Channel) []string {
-	var out []string
-	for i := range channels {
-		if channels[i].Promises["query"] == "true" {
-			out = append(out, channels[i].Name)
-		}
-	}
-	return out
-}

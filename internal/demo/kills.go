@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/fleet"
@@ -241,6 +242,23 @@ func (c *crew) restart(ctx context.Context, m *member) error {
 		return nil
 	}
 	return err
+}
+
+// end asks the process to end, and kills it when it does not.
+func (m *member) end(ctx context.Context) error {
+	const patience = 10 * time.Second
+	if err := m.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-m.Done():
+		return nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return m.Kill()
 }
 
 // losses are what was killed, by role, and what ended by itself.

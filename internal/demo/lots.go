@@ -3,7 +3,6 @@ package demo
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -45,15 +44,4 @@ func (w *writer) lot(l Lot) {
 		p.command.IssuedAt = p.command.IssuedAt.Add(p.at.Truncate(time.Millisecond))
 		w.at(p.at, p)
 	}
-}
-
-// limits are the requests per second that workers are told channels take.
-func limits(channels []Channel) map[string]float64 {
-	out := map[string]float64{}
-	for i := range channels {
-		if limit, err := strconv.ParseFloat(channels[i].Promises["rate-limit"], 64); err == nil && limit > 0 {
-			out[channels[i].Name] = limit
-		}
-	}
-	return out
 }

@@ -267,3 +267,10 @@ func (p *player) done() bool {
 	defer p.mu.Unlock()
 	return p.finished
 }
+
+// hold keeps the player waiting for what is still to come, n of it.
+func (p *player) hold(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending += n
+}

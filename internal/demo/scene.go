@@ -73,6 +73,50 @@ func (s *Scene) CrashAt(ctx context.Context, role string, point crashpoint.Point
 	return reached, s.run.crew.restart(ctx, m)
 }
 
+// StartAnew kills a process of the role and starts it again with further settings,
+// for that life only. Once it is ready, look is called with its admin address, and
+// nobody else breaks it before that returns. One that does not become ready is left
+// to whoever supervises.
+func (s *Scene) StartAnew(ctx context.Context, role string, look func(admin string) error, env ...string) error {
+	m, _ := s.run.crew.choose(role)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	s.run.crew.count(role)
+	if err := m.LaunchOnce(ctx, env...); err != nil {
+		return err
+	}
+	if err := m.Await(ctx); err != nil {
+		s.run.crew.say(m.Name + " does not start now")
+		return nil
+	}
+	return look(m.Admin)
+}
+
+// Halt stops all processes of a role in good order, does something, and starts them
+// again.
+func (s *Scene) Halt(ctx context.Context, role string, do func() error) error {
+	for _, m := range s.run.crew.members { // always in the same order
+		if m.role != role {
+			continue
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if err := m.end(ctx); err != nil {
+			return err
+		}
+		defer func() {
+			if !over(ctx) {
+				_ = s.run.crew.restart(ctx, m) // one that does not start is left to supervise
+			}
+		}()
+	}
+	s.Say("stopped all of " + role)
+	return do()
+}
+
 // Replay publishes up to n commands again that were published at any time before.
 func (s *Scene) Replay(ctx context.Context, n int, pick func(int) int) error {
 	return s.run.player.replay(ctx, n, pick)

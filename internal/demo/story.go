@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/check"
@@ -208,4 +209,44 @@ var stories = []story{
 	}},
 	{"another amount", 0, func(w *writer) { w.first(w.payment(endsInReview, "wrong_amount@*")) }},
 	{"authorised only", 0, func(w *writer) { w.first(w.payment(endsInReview, "authorized@*")) }},
+}
+
+// further are stories that are told with random numbers of their own, so that what
+// a seed makes of the others stays as it is. Each is told a few times at least.
+var further = []story{
+	{"issued right after the success", 4, func(w *writer) {
+		p := w.payment(endsCharged, "")
+		w.first(p)
+		second := w.sameOrder(p, endsPaid)
+		// Later than the success, and by less than clocks may differ (payment.SuccessTolerance).
+		w.await(trigger{
+			payment: p.id(), event: payment.EventSucceeded, then: second, after: w.upTo(1500), behind: w.upTo(1800), again: []time.Duration{4 * time.Second},
+		})
+	}},
+	{"aborted and committed in turn", 0, (*writer).entangle},
+}
+
+const (
+	// furtherStream is the first of the streams of random numbers that further stories
+	// draw from, each from one of its own.
+	furtherStream = 100
+	// furtherAtLeast is how often each of them is told at least that has a weight.
+	furtherAtLeast = 4
+	// furtherOrders are the numbers of orders that each of them may have.
+	furtherOrders = 10_000_000
+)
+
+// tellFurther tells the further stories in a script of about so many payments.
+func (w *writer) tellFurther(payments int) {
+	for i := range further {
+		own := *w
+		own.random, own.orders = rand.New(rand.NewPCG(w.seed, uint64(furtherStream+i))), (1+i)*furtherOrders
+		times := 1
+		if weight := further[i].weight; weight > 0 {
+			times = max(furtherAtLeast, payments*weight/1000)
+		}
+		for range times {
+			own.tell(&further[i])
+		}
+	}
 }

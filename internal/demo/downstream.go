@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"syscall"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/fleet"
@@ -68,43 +66,4 @@ func (d *Downstream) look(ctx context.Context, settled bool) (*check.Downstream,
 	}
 	did.Behind = !settled
 	return did, nil
-}
-
-// Halt stops all processes of a role in good order, does something, and starts them
-// again.
-func (s *Scene) Halt(ctx context.Context, role string, do func() error) error {
-	for _, m := range s.run.crew.members { // always in the same order
-		if m.role != role {
-			continue
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if err := m.end(ctx); err != nil {
-			return err
-		}
-		defer func() {
-			if !over(ctx) {
-				_ = s.run.crew.restart(ctx, m) // one that does not start is left to supervise
-			}
-		}()
-	}
-	s.Say("stopped all of " + role)
-	return do()
-}
-
-// end asks the process to end, and kills it when it does not.
-func (m *member) end(ctx context.Context) error {
-	const patience = 10 * time.Second
-	if err := m.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-m.Done():
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return m.Kill()
 }
