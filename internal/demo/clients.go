@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -164,7 +165,7 @@ func (c *clients) insist(ctx context.Context, r request, look bool) (check.Told,
 			c.mu.Unlock()
 			return told, true
 		}
-		if pause(ctx, clientPause) != nil {
+		if !fleet.Pause(ctx, clientPause) {
 			break
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // perform has the impostors come, and does to the callers of the table what was
@@ -31,8 +33,8 @@ func (r *roster) perform(ctx context.Context, on *run) error {
 // one. Whatever is published once the operator's tool is through meets the change: no
 // claim goes by an older copy of the table (G12, G15).
 func (p *callerPlay) change(ctx context.Context, on *run) error {
-	if err := pause(ctx, p.at); err != nil {
-		return err
+	if !fleet.Pause(ctx, p.at) {
+		return ctx.Err()
 	}
 	if err := p.operate(ctx, on, leaver, "revoked_at IS NOT NULL", "revoke", leaver, "--all"); err != nil {
 		return err
@@ -74,7 +76,7 @@ func (p *callerPlay) operate(ctx context.Context, on *run, caller, stands string
 		if on.cfg.Disturb == nil {
 			return err
 		}
-		if pause(ctx, again) != nil {
+		if !fleet.Pause(ctx, again) {
 			return errors.Join(ctx.Err(), err)
 		}
 	}
@@ -105,8 +107,8 @@ func (p *callerPlay) awaitPaid(ctx context.Context) error {
 		if n >= few {
 			break
 		}
-		if err := pause(ctx, beat); err != nil {
-			return err
+		if !fleet.Pause(ctx, beat) {
+			return ctx.Err()
 		}
 	}
 	return nil
@@ -164,8 +166,8 @@ func (p *callerPlay) knock(ctx context.Context, at *clients, out time.Time) erro
 	if at == nil {
 		return nil
 	}
-	if err := pause(ctx, time.Until(out.Add(edgeForgets+time.Second))); err != nil {
-		return err
+	if !fleet.Pause(ctx, time.Until(out.Add(edgeForgets+time.Second))) {
+		return ctx.Err()
 	}
 	for n, of := range p.leavers[:min(2*len(at.urls), len(p.leavers))] {
 		c := of.command

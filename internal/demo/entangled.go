@@ -7,6 +7,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -75,8 +76,8 @@ func (w *writer) entangle() {
 func (p *player) entangle(ctx context.Context) error {
 	for i := range p.script.entangled {
 		e := &p.script.entangled[i]
-		if err := pause(ctx, e.at-time.Since(p.begun)); err != nil {
-			return err
+		if !fleet.Pause(ctx, e.at-time.Since(p.begun)) {
+			return ctx.Err()
 		}
 		for {
 			n, err := p.write(ctx, i, e)
@@ -90,8 +91,8 @@ func (p *player) entangle(ctx context.Context) error {
 			if !p.patient || ctx.Err() != nil {
 				return fmt.Errorf("write transactions that are open at once: %w", err)
 			}
-			if err := pause(ctx, time.Second); err != nil { // again from the start: what was committed is a repeat
-				return err
+			if !fleet.Pause(ctx, time.Second) { // again from the start: what was committed is a repeat
+				return ctx.Err()
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -95,8 +96,8 @@ func (p *callerPlay) pretend(ctx context.Context, at *clients) error {
 	}
 	begun := time.Now()
 	for _, one := range p.poses {
-		if err := pause(ctx, time.Until(begun.Add(one.at))); err != nil {
-			return err
+		if !fleet.Pause(ctx, time.Until(begun.Add(one.at))) {
+			return ctx.Err()
 		}
 		at.start(ctx, one.request, false)
 	}

@@ -134,7 +134,7 @@ func (c *crew) execute(ctx context.Context, kills []Kill) error {
 	var wait sync.WaitGroup
 	errs := make([]error, len(kills))
 	for i, k := range kills {
-		if err := pause(ctx, time.Until(begun.Add(k.At))); err != nil {
+		if !fleet.Pause(ctx, time.Until(begun.Add(k.At))) {
 			break
 		}
 		m, away := c.choose(k.Role)
@@ -158,7 +158,7 @@ func (c *crew) kill(ctx context.Context, m *member, away, again time.Duration) e
 		if err := m.Launch(ctx); err != nil {
 			return err
 		}
-		_ = pause(ctx, again) // it is about to become ready, or not yet
+		fleet.Pause(ctx, again) // it is about to become ready, or not yet
 		if err := c.strike(ctx, m, away); err != nil {
 			return err
 		}
@@ -185,13 +185,13 @@ func (c *crew) strike(ctx context.Context, m *member, away time.Duration) error 
 	c.killed[m.role]++
 	c.mu.Unlock()
 	c.say("killed " + m.Name + " (SIGKILL)")
-	_ = pause(ctx, away) // the end of the run is noticed by the caller
+	fleet.Pause(ctx, away) // the end of the run is noticed by the caller
 	return nil
 }
 
 // supervise starts processes again that end by themselves, which none should.
 func (c *crew) supervise(ctx context.Context) error {
-	for pause(ctx, 300*time.Millisecond) == nil {
+	for fleet.Pause(ctx, 300*time.Millisecond) {
 		for _, m := range c.members {
 			if err := c.revive(ctx, m); err != nil {
 				return err
@@ -270,15 +270,3 @@ func (c *crew) losses() (killed map[string]int, crashed []string) {
 
 // over reports whether the run has ended.
 func over(ctx context.Context) bool { return ctx.Err() != nil }
-
-// pause waits, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

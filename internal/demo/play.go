@@ -13,6 +13,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/callers/signing"
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -129,7 +130,7 @@ func (p *player) publish(ctx context.Context, batch []delivery) error {
 			return fmt.Errorf("publish commands: %w", err)
 		}
 		if attempt >= 5 {
-			_ = pause(ctx, 200*time.Millisecond) // the end of the run is noticed above
+			fleet.Pause(ctx, 200*time.Millisecond) // the end of the run is noticed above
 		}
 	}
 	p.mu.Lock()

@@ -35,7 +35,7 @@ func (s *Scene) Freeze(ctx context.Context, role string, d time.Duration) error 
 		return err
 	}
 	s.run.crew.say("stopped " + m.Name + " for " + d.String() + " (SIGSTOP)")
-	_ = pause(ctx, d) // it goes on in any case
+	fleet.Pause(ctx, d) // it goes on in any case
 	return m.Signal(syscall.SIGCONT)
 }
 
@@ -156,7 +156,7 @@ func (p *player) replay(ctx context.Context, n int, pick func(int) int) error {
 		if err := p.publisher.Publish(ctx, messages...); err == nil {
 			return nil
 		}
-		_ = pause(ctx, 200*time.Millisecond) // the broker is away
+		fleet.Pause(ctx, 200*time.Millisecond) // the broker is away
 	}
 	return nil
 }

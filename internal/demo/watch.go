@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
 )
@@ -55,8 +56,8 @@ func (r *run) watch(ctx context.Context) error {
 			r.settled, r.unsettled = time.Since(r.begun), w.waitsFor()
 			return nil
 		}
-		if err := pause(ctx, glance); err != nil {
-			return err
+		if !fleet.Pause(ctx, glance) {
+			return ctx.Err()
 		}
 	}
 }

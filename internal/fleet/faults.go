@@ -26,7 +26,7 @@ func (f *Fleet) RestartPostgres(ctx context.Context, pause time.Duration) error 
 	if err := f.postgres.Crash(ctx); err != nil {
 		return err
 	}
-	sleep(ctx, pause)
+	Pause(ctx, pause)
 	return f.postgres.Restart(context.WithoutCancel(ctx))
 }
 
@@ -40,13 +40,13 @@ func (f *Fleet) RestartKafka(ctx context.Context, pause time.Duration) error {
 		if err := f.apache.Kill(node); err != nil {
 			return err
 		}
-		sleep(ctx, pause)
+		Pause(ctx, pause)
 		return f.apache.Restart(context.WithoutCancel(ctx), node)
 	case f.embedded != nil && f.cfg.Restartable:
 		if err := f.embedded.Close(); err != nil {
 			return err
 		}
-		sleep(ctx, pause)
+		Pause(ctx, pause)
 		return f.startEmbedded()
 	default:
 		return fmt.Errorf("restart kafka: %w", ErrNotOurs)
@@ -91,11 +91,4 @@ func (c *Child) LaunchOnce(ctx context.Context, env ...string) error {
 	defer func() { c.env = usual }()
 	c.env = append(append([]string(nil), usual...), env...)
 	return c.Launch(ctx)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

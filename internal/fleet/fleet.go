@@ -270,3 +270,15 @@ func wait(ctx context.Context, atMost time.Duration, try func(context.Context) e
 		}
 	}
 }
+
+// Pause waits for d, and reports whether ctx goes on.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

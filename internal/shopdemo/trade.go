@@ -75,7 +75,7 @@ func (r *run) customers(ctx context.Context, plan []customer) error {
 	var all sync.WaitGroup
 	for _, c := range plan {
 		all.Go(func() {
-			if pause(ctx, c.at) {
+			if fleet.Pause(ctx, c.at) {
 				r.serve(ctx, &c)
 			}
 		})
@@ -99,12 +99,12 @@ func (r *run) serve(ctx context.Context, c *customer) {
 	var all sync.WaitGroup
 	for _, wait := range c.again {
 		all.Go(func() {
-			if pause(ctx, wait) {
+			if fleet.Pause(ctx, wait) {
 				r.post(ctx, "/orders/"+c.order.ID+"/pay", []byte(`{"paymentMethod":"tok_other"}`))
 			}
 		})
 	}
-	if c.givesUp > 0 && pause(ctx, c.givesUp) {
+	if c.givesUp > 0 && fleet.Pause(ctx, c.givesUp) {
 		r.post(ctx, "/orders/"+c.order.ID+"/cancel", nil)
 	}
 	all.Wait()
@@ -149,7 +149,7 @@ func (r *run) kill(ctx context.Context, plan []kill) error {
 	locks := make([]sync.Mutex, len(r.children))
 	for _, k := range plan {
 		group.Go(func() error {
-			if !pause(ctx, k.at) {
+			if !fleet.Pause(ctx, k.at) {
 				return nil
 			}
 			locks[k.which].Lock()
@@ -159,7 +159,7 @@ func (r *run) kill(ctx context.Context, plan []kill) error {
 			if err := child.Kill(); err != nil {
 				return err
 			}
-			pause(ctx, k.away)
+			fleet.Pause(ctx, k.away)
 			return child.Restart(context.WithoutCancel(ctx))
 		})
 	}
@@ -189,7 +189,7 @@ func (r *run) drain(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%d things are still under way after %s", left, r.Patience)
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if !fleet.Pause(ctx, 200*time.Millisecond) {
 			return ctx.Err()
 		}
 	}
@@ -273,7 +273,7 @@ func (r *run) awaitReaders(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return errors.New("the replayed records are not read in time")
 		}
-		if !pause(ctx, time.Second) {
+		if !fleet.Pause(ctx, time.Second) {
 			return ctx.Err()
 		}
 	}
@@ -300,15 +300,3 @@ func (r *run) lag(ctx context.Context, groups map[string][]string) (lag int64, e
 }
 
 func join(list []string) string { return strings.Join(list, ",") }
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // loss is a kind of message that a proxy can lose.
@@ -83,7 +85,7 @@ func (l *losses) loseWithin(ctx context.Context, kind loss, n int, patience time
 	l.left[kind] += n
 	before := l.lost[kind]
 	l.mu.Unlock()
-	for begun := time.Now(); l.wanted(kind) && pause(ctx, 20*time.Millisecond); {
+	for begun := time.Now(); l.wanted(kind) && fleet.Pause(ctx, 20*time.Millisecond); {
 		if waited := time.Since(begun); waited > patience || waited > restPatience && l.counts()[kind] > before {
 			break
 		}

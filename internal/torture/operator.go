@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/downstream"
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // useTools is what an operator does.
@@ -50,7 +51,7 @@ func (t *tormentor) reset(ctx context.Context, s strike) error {
 	for end := time.Now().Add(patience); ; {
 		t.awaitRead(ctx)
 		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, args) })
-		if err == nil || time.Now().After(end) || !pause(ctx, time.Second) {
+		if err == nil || time.Now().After(end) || !fleet.Pause(ctx, time.Second) {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func (t *tormentor) resetHalted(ctx context.Context, args []string) error {
 			err = t.operator(ctx, eventsAgain, "again", args...)
 			t.heavy.Unlock()
 		}
-		if err == nil || !pause(ctx, time.Second/2) {
+		if err == nil || !fleet.Pause(ctx, time.Second/2) {
 			break
 		}
 	}
@@ -81,7 +82,7 @@ func (t *tormentor) resetHalted(ctx context.Context, args []string) error {
 func (t *tormentor) awaitRead(ctx context.Context) {
 	const patience, few = 20 * time.Second, 100
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if lag, err := t.behind.lag(ctx); err == nil && lag < few || !pause(ctx, 200*time.Millisecond) {
+		if lag, err := t.behind.lag(ctx); err == nil && lag < few || !fleet.Pause(ctx, 200*time.Millisecond) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // provider is one of the channels of a run: the simulator behind it, and the
@@ -31,7 +32,7 @@ func (t *tormentor) misbehave(ctx context.Context, s strike) error {
 	p := t.struckChannel(s)
 	p.want(s.kind, 1)
 	err := p.setRates(ctx)
-	pause(ctx, s.lasts)
+	fleet.Pause(ctx, s.lasts)
 	p.want(s.kind, -1)
 	if healErr := p.setRates(ctx); err == nil {
 		err = healErr

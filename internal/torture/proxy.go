@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // proxy is a stretch of network between two parts, which can be cut, silent or
@@ -144,9 +146,9 @@ type slowly struct {
 func (s slowly) Read(b []byte) (int, error) {
 	n, err := s.conn.Read(b)
 	if n > 0 {
-		pause(context.Background(), s.proxy.slow())
+		fleet.Pause(context.Background(), s.proxy.slow())
 		for s.proxy.isSilent() {
-			pause(context.Background(), 10*time.Millisecond)
+			fleet.Pause(context.Background(), 10*time.Millisecond)
 		}
 	}
 	return n, err

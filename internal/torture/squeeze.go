@@ -79,7 +79,7 @@ func (t *tormentor) squeeze(ctx context.Context) error {
 		{31 * time.Second, few},
 		{38 * time.Second, t.limited.inService},
 	} {
-		if !pause(ctx, time.Until(t.begun.Add(step.at))) {
+		if !fleet.Pause(ctx, time.Until(t.begun.Add(step.at))) {
 			break
 		}
 		if err := step.do(ctx); err != nil && ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/settleonce/settleonce/internal/clockjump"
 	"github.com/settleonce/settleonce/internal/demo"
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // The effects that are counted beside what was lost.
@@ -118,7 +119,7 @@ func (t *tormentor) disturb(ctx context.Context, s strike) error {
 	default:
 		p.sever()
 	}
-	pause(ctx, s.lasts)
+	fleet.Pause(ctx, s.lasts)
 	p.mend()
 	return nil
 }
@@ -162,7 +163,7 @@ func (t *tormentor) moveLeaders(ctx context.Context, s strike) error {
 			t.scene.Say(fmt.Sprintf("moved the leaders of %d partitions", n))
 			return err
 		}
-		if !pause(ctx, time.Second) {
+		if !fleet.Pause(ctx, time.Second) {
 			return err
 		}
 	}
@@ -199,7 +200,7 @@ func (t *tormentor) freeze(ctx context.Context, s strike) error {
 func (t *tormentor) shardEpochsPatiently(ctx context.Context) (sum int64, err error) {
 	const patience = 20 * time.Second
 	for end := time.Now().Add(patience); ; {
-		if sum, err = t.shardEpochs(ctx); err == nil || time.Now().After(end) || !pause(ctx, 200*time.Millisecond) {
+		if sum, err = t.shardEpochs(ctx); err == nil || time.Now().After(end) || !fleet.Pause(ctx, 200*time.Millisecond) {
 			return sum, err
 		}
 	}
@@ -230,7 +231,7 @@ func (t *tormentor) moveClock(ctx context.Context, s strike) error {
 			seen, err = t.seeJump(ctx, s, admin)
 			return err
 		}, clockjump.Variable+"="+s.jump.String())
-		if seen || err != nil || !pause(ctx, time.Second) {
+		if seen || err != nil || !fleet.Pause(ctx, time.Second) {
 			return err
 		}
 	}
@@ -238,7 +239,7 @@ func (t *tormentor) moveClock(ctx context.Context, s strike) error {
 }
 
 func (t *tormentor) seeJump(ctx context.Context, s strike, admin string) (seen bool, err error) {
-	for end := time.Now().Add(s.jump.After + 3*time.Second); time.Now().Before(end) && pause(ctx, 100*time.Millisecond); {
+	for end := time.Now().Add(s.jump.After + 3*time.Second); time.Now().Before(end) && fleet.Pause(ctx, 100*time.Millisecond); {
 		var ahead time.Duration
 		if ahead, err = clockAhead(ctx, admin); err == nil && (ahead-s.jump.By).Abs() < s.jump.By.Abs()/2 {
 			t.note(clocksMoved, 1)

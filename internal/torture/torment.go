@@ -10,6 +10,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/demo"
+	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/payment"
 )
 
@@ -57,7 +58,7 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 		}
 	})
 	for _, s := range plan(t.cfg.Seed, t.cfg.Faults, scene.Length) {
-		if !pause(ctx, time.Until(t.begun.Add(s.at))) {
+		if !fleet.Pause(ctx, time.Until(t.begun.Add(s.at))) {
 			break
 		}
 		strikes.Go(func() { t.strike(ctx, s) })
@@ -73,7 +74,7 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 // nothing. New brokers on a busy machine take their time.
 func awaitTraffic(ctx context.Context, scene *demo.Scene) {
 	const some = 50
-	for end := time.Now().Add(time.Minute); scene.Published() < some && time.Now().Before(end) && pause(ctx, 50*time.Millisecond); {
+	for end := time.Now().Add(time.Minute); scene.Published() < some && time.Now().Before(end) && fleet.Pause(ctx, 50*time.Millisecond); {
 	}
 }
 
@@ -97,7 +98,7 @@ func (t *tormentor) heal(ctx context.Context) {
 func (t *tormentor) watchOffsets(ctx context.Context) (seen []check.Violation) {
 	prefix := t.cfg.Fleet.Prefix
 	last := map[int]int64{}
-	for pause(ctx, 500*time.Millisecond) {
+	for fleet.Pause(ctx, 500*time.Millisecond) {
 		now, err := t.scene.Fleet.Client().CommittedOffsets(ctx, prefix+"settleonce-consumer", payment.NewTopics(prefix).Commands)
 		if err != nil {
 			continue // the broker is away
@@ -113,16 +114,4 @@ func (t *tormentor) watchOffsets(ctx context.Context) (seen []check.Violation) {
 		}
 	}
 	return seen
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
