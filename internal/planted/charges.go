@@ -1,6 +1,6 @@
 package planted
 
-// charges are bugs that take money twice, or say that it was not taken (G1, G3, G4).
+// charges are bugs that take money twice, or say that it was not taken (G1 to G4, G11).
 var charges = []Bug{
 	{
 		Name: "claim-result-ignored", Guarantee: "G1",

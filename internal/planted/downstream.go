@@ -1,7 +1,7 @@
 package planted
 
-// behind are bugs in the inbox of services downstream (G5, G7).
-var behind = []Bug{
+// downstream are bugs in the inbox of services downstream (G5, G7).
+var downstream = []Bug{
 	{
 		Name: "inbox-marker-in-its-own-transaction", Guarantee: "G7",
 		What: "the inbox commits its marker before the effect: who dies between them never does the work",
