@@ -64,5 +64,4 @@ var budget = []Bug{
 		Model:   "budget -DPUTOFF=0",
 		Torture: "--seed 8 --payments 500 --faults replay",
 	},
-
 }
