@@ -37,12 +37,12 @@ const queries = 3
 // those about a key that it knows, and since it was started: where a query may have come
 // before the first send, nothing follows.
 func (j *judge) askedEnough() {
-	if j.rules.Database == nil || j.rules.Database.Suspect != "" {
+	if j.rules.Database == nil {
 		return
 	}
 	for id, lost := range j.rules.Database.Unanswered {
 		d, ok := j.evidence.known(id)
-		if !ok || j.imported[id] || d.charge == nil || len(d.others) > 0 || !slices.Contains(j.rules.Lookups, d.charge.channel) {
+		if !ok || j.forgotten(d) || j.imported[id] || d.charge == nil || len(d.others) > 0 || !slices.Contains(j.rules.Lookups, d.charge.channel) {
 			continue
 		}
 		l := j.ledgerOf(d.charge.channel)

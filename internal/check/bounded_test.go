@@ -34,6 +34,19 @@ func every(seconds int, s sim.LoadSecond) (out []sim.LoadSecond) {
 	return out
 }
 
+// partly has the first of them answered, and few come when they are refused.
+func partly(seconds []sim.LoadSecond) []sim.LoadSecond {
+	seconds[0].Refused = 1
+	seconds[2].Queries, seconds[2].Refused = 1, 1
+	return seconds
+}
+
+// refusedLater has the last of each second turned away in the next.
+func refusedLater(seconds []sim.LoadSecond) []sim.LoadSecond {
+	seconds[0].Refused--
+	return append(seconds, sim.LoadSecond{At: begin.Unix() + int64(len(seconds)), Refused: 1})
+}
+
 var begin = time.Date(2026, 11, 30, 9, 30, 0, 0, time.UTC)
 
 // What budget, limit and breaker allow is no violation, and more is, by what was
@@ -46,6 +59,7 @@ func TestBounded_ByTheSecond(t *testing.T) {
 		"a full bucket, and what was held": {{At: begin.Unix(), Queries: 6 * (1 + 3)}},
 		"few tries while all is refused":   every(60, sim.LoadSecond{Queries: 1, Refused: 1}),
 		"all is answered":                  every(60, sim.LoadSecond{Queries: 5}),
+		"two of three are refused":         every(60, sim.LoadSecond{Queries: 6, Refused: 4}),
 	} {
 		require.Empty(t, judgeLimited(t, seconds), name)
 	}
@@ -54,6 +68,8 @@ func TestBounded_ByTheSecond(t *testing.T) {
 		"within 10 s from":      every(10, sim.LoadSecond{Queries: 10}),
 		"and its limit allows":  every(20, sim.LoadSecond{Submits: 8, Queries: 5}),
 		"its breaker allows":    every(25, sim.LoadSecond{Queries: 6, Refused: 6}),
+		"which it turned":       partly(every(25, sim.LoadSecond{Queries: 6, Refused: 6})),
+		"turned everything":     refusedLater(every(25, sim.LoadSecond{Queries: 6, Refused: 6})),
 	} {
 		found := judgeLimited(t, seconds)
 		require.NotEmpty(t, found, name)
@@ -108,6 +124,13 @@ func (w *tables) refusedWith(requests int, p PermitRow) payment.Command {
 	return c
 }
 
+// recovered has somebody acknowledge, after all that there is, that commits were lost.
+func (w *tables) recovered(c payment.Command) payment.Command {
+	w.db.Recovered = w.now.Add(time.Second)
+	w.last().LastAt = w.last().FirstAt
+	return c
+}
+
 func (w *tables) called(kind, result string) payment.Command {
 	c := w.command()
 	_, e := w.charged(c)
@@ -127,6 +150,8 @@ var bounds = map[string]func(w *tables) payment.Command{
 	"asked twice, and one lost":                 func(w *tables) payment.Command { return w.asked(2, 1) },
 	"permitted before, and arrives late":        func(w *tables) payment.Command { return w.refusedWith(2, PermitRow{Before: 2}) },
 	"a permit that never arrived":               func(w *tables) payment.Command { return w.refusedWith(1, PermitRow{Before: 2}) },
+	"its permit was lost in a failover":         func(w *tables) payment.Command { return w.recovered(w.refusedWith(1, PermitRow{})) },
+	"its queries were, and are asked again":     func(w *tables) payment.Command { return w.recovered(w.asked(0, 0)) },
 	"a refund is written down":                  func(w *tables) payment.Command { return w.called("refunded", "recorded") },
 	"a refund makes us ask":                     func(w *tables) payment.Command { return w.called("refunded", "asked") },
 	"success agrees":                            func(w *tables) payment.Command { return w.called("succeeded", "agreed") },

@@ -23,19 +23,22 @@ func (j *judge) dark(l *Ledger) {
 		return
 	}
 	m := metered(l)
-	from, last := int64(0), int64(0)
+	from, last, behind := int64(0), int64(0), 0
 	for i, s := range l.Load.Seconds {
-		refused := s.Refused
+		// What came in at the end of a second is turned away in the next, before what
+		// comes in there: a channel that refuses a part of them is not dark.
+		behind = max(behind+s.Submits+s.Queries-s.Refused, 0)
+		next := 0
 		if i+1 < len(l.Load.Seconds) && l.Load.Seconds[i+1].At == s.At+1 {
-			refused += l.Load.Seconds[i+1].Refused // what came in at the end of a second is turned away in the next
+			next = l.Load.Seconds[i+1].Refused
 		}
 		switch {
-		case refused < s.Submits+s.Queries:
+		case behind > next:
 			j.darkFrom(l, m, from, last)
-			from = 0
+			from, behind = 0, 0
 			continue
 		case from == 0:
-			from = s.At
+			from, behind = s.At, 0 // the rest of the first one may have been answered
 		}
 		last = s.At
 	}

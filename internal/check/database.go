@@ -34,6 +34,9 @@ type Database struct {
 	Stored map[string]map[int]int64
 	// Suspect says why commits may be lost, and is empty when all is well.
 	Suspect string
+	// Recovered is when somebody acknowledged last that commits may be lost; zero for
+	// never.
+	Recovered time.Time
 }
 
 // PaymentRow is one payment.
@@ -129,7 +132,13 @@ func patiently(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (d *Database) readInstallation(ctx context.Context, tx pgx.Tx) error {
-	return tx.QueryRow(ctx, "SELECT clock_timestamp(), suspect FROM settleonce.installation").Scan(&d.At, &d.Suspect)
+	var recovered *time.Time
+	err := tx.QueryRow(ctx, `SELECT clock_timestamp(), suspect, (SELECT max(at) FROM settleonce.audit WHERE action = 'recover')
+		FROM settleonce.installation`).Scan(&d.At, &d.Suspect, &recovered)
+	if recovered != nil {
+		d.Recovered = *recovered
+	}
+	return err
 }
 
 func (d *Database) readPayments(ctx context.Context, tx pgx.Tx) error {

@@ -51,8 +51,13 @@ func TestReadDatabase_ReadsTheHistory(t *testing.T) {
 	tell(unknown, line{pending, 1, ""}, line{unknown, 1, timeout})
 	tell(review, line{pending, 1, ""}, line{review, 1, "the provider's answer does not match the payment: mismatch"})
 
+	_, err := pool.Exec(t.Context(), `INSERT INTO settleonce.audit (at, actor, action, reason) VALUES ($1, 'test', 'recover', ''),
+		($1 - interval '1 day', 'test', 'recover', ''), ($1 + interval '1 day', 'test', 'resolve', '')`, start)
+	require.NoError(t, err)
+
 	d, err := ReadDatabase(t.Context(), pool, "settleonce-consumer")
 	require.NoError(t, err)
 	require.Equal(t, map[uuid.UUID]PermitRow{once: {Before: 1}, parked: {Before: 1}, thrice: {Before: 2, After: 1}}, d.Permits)
 	require.Equal(t, map[uuid.UUID]int{asked: 2}, d.Unanswered)
+	require.True(t, start.Equal(d.Recovered), d.Recovered)
 }

@@ -53,6 +53,34 @@ func (d *Database) readPermits(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// permitted judges by the permits, and reports whether they say it all. They do not
+// where some may have been lost.
+func (j *judge) permitted(d *dossier) bool {
+	if j.rules.Database == nil {
+		return false
+	}
+	p, known := j.rules.Database.Permits[d.id]
+	switch n := d.requests(); {
+	case !known:
+		return false
+	case p.After > 0:
+		j.brokenf("G4", d.key(), "a send was permitted after the decline")
+	case n > p.Before && j.forgotten(d):
+		return false
+	case n > p.Before:
+		j.brokenf("G4", d.key(), "the channel was asked %d times, and %d sends were permitted before the decline", n, p.Before)
+	}
+	return true
+}
+
+// forgotten reports whether the database may have lost commits about a payment: those
+// before a failover, whether somebody has acknowledged it or not. Then its history lacks
+// what the channel saw, and the channel was asked before a first send.
+func (j *judge) forgotten(d *dossier) bool {
+	db := j.rules.Database
+	return db != nil && (db.Suspect != "" || d.first().at.Before(db.Recovered))
+}
+
 // arrivesLate is how much later than a decline a request may arrive that was permitted
 // before it: where failures are pinned, a query or another send may conclude first. It
 // counts only where the permits cannot be seen, and holds for the usual settings: a
@@ -65,16 +93,8 @@ const arrivesLate = 30 * time.Second
 // before it, whenever they arrive. A worker may be frozen with a permit in its hands,
 // and a network hold a request, for any time: the clock proves nothing.
 func (j *judge) leftAlone(d *dossier) {
-	if db := j.rules.Database; db != nil && db.Suspect == "" {
-		if p, known := db.Permits[d.id]; known {
-			switch n := d.requests(); {
-			case p.After > 0:
-				j.brokenf("G4", d.key(), "a send was permitted after the decline")
-			case n > p.Before:
-				j.brokenf("G4", d.key(), "the channel was asked %d times, and %d sends were permitted before the decline", n, p.Before)
-			}
-			return
-		}
+	if j.permitted(d) {
+		return
 	}
 	for _, c := range d.entries() {
 		if c.LastAt.After(d.outcome.occurredAt.Add(arrivesLate)) {

@@ -55,7 +55,7 @@ func (j *judge) punctual(d *dossier) {
 // commits may be lost, a payment is asked about before its first send; after a
 // decline that is not concluded, once its sends are dead.
 func (j *judge) askedEarly(d *dossier) {
-	if d.charge == nil || len(d.others) > 0 || j.rules.Database != nil && j.rules.Database.Suspect != "" {
+	if d.charge == nil || len(d.others) > 0 || j.forgotten(d) {
 		return
 	}
 	if _, prompted := j.rules.Prompted[d.charge.channel]; prompted {
