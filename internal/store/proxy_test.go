@@ -1,33 +1,24 @@
 package store_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io"
 	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/settleonce/settleonce/internal/pgtest"
 )
 
 // proxy stands between the store and Postgres and looks for COMMIT.
 type proxy struct {
-	t        *testing.T
-	listener net.Listener
-	server   string
 	// onCommit, when set, is asked once, at the next COMMIT, and is then unset.
 	onCommit atomic.Pointer[func() fate]
 	hits     atomic.Int64
-
-	mu    sync.Mutex
-	conns []net.Conn
-	all   sync.WaitGroup
 }
 
 // fate is what becomes of a COMMIT.
@@ -45,52 +36,20 @@ const (
 // newProxy returns a proxy to the server of dsn, and a dsn that goes through it.
 func newProxy(t *testing.T, dsn string) (*proxy, string) {
 	t.Helper()
-	u, err := url.Parse(dsn)
-	require.NoError(t, err)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	p := &proxy{t: t, listener: listener, server: u.Host}
-	u.Host = listener.Addr().String()
-	q := u.Query()
-	q.Set("sslmode", "disable")
-	u.RawQuery = q.Encode()
-	p.all.Go(p.accept)
-	t.Cleanup(func() {
-		_ = listener.Close()
-		p.mu.Lock()
-		for _, c := range p.conns {
-			_ = c.Close()
-		}
-		p.mu.Unlock()
-		p.all.Wait()
+	p := &proxy{}
+	return p, pgtest.Via(t, dsn, func(client, server net.Conn) {
+		l := &link{proxy: p, client: client, server: server}
+		var asks sync.WaitGroup
+		asks.Go(l.toServer)
+		l.toClient()
+		asks.Wait()
 	})
-	return p, u.String()
 }
 
 // next says what becomes of the next COMMIT.
 func (p *proxy) next(f fate) { p.nextDo(func() fate { return f }) }
 
 func (p *proxy) nextDo(do func() fate) { p.onCommit.Store(&do) }
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.server)
-		if err != nil {
-			_ = client.Close()
-			return
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, client, server)
-		p.mu.Unlock()
-		l := &link{proxy: p, client: client, server: server}
-		p.all.Go(l.toServer)
-		p.all.Go(l.toClient)
-	}
-}
 
 // link is one connection through the proxy.
 type link struct {
