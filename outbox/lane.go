@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/crashpoint"
@@ -291,4 +292,12 @@ func (n names) of(raw []byte) string {
 	name := string(raw)
 	n[name] = name
 	return name
+}
+
+func without(list, drop []*shard) []*shard {
+	return slices.DeleteFunc(slices.Clone(list), func(s *shard) bool { return slices.Contains(drop, s) })
+}
+
+func union(a, b []*shard) []*shard {
+	return append(without(a, b), b...)
 }

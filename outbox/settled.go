@@ -1,8 +1,6 @@
 package outbox
 
 import (
-	"slices"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -70,12 +68,4 @@ func columns(rows []rowID) (shards []int16, seqs []int64, ids pgtype.FlatArray[p
 		shards[i], seqs[i], ids[i] = r.shard, r.seq, pgtype.UUID{Bytes: r.id, Valid: true}
 	}
 	return shards, seqs, ids
-}
-
-func without(list, drop []*shard) []*shard {
-	return slices.DeleteFunc(slices.Clone(list), func(s *shard) bool { return slices.Contains(drop, s) })
-}
-
-func union(a, b []*shard) []*shard {
-	return append(without(a, b), b...)
 }
