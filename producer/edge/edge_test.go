@@ -253,11 +253,13 @@ func TestWaitersLeaveRoomForOtherCallers(t *testing.T) {
 		c.MaxInFlight, c.Reader, c.MaxWait = 8, unborn{}, 5*time.Minute
 		c.Callers = NewStaticCallers(map[string]Caller{"t": {Name: "shop"}, "u": {Name: "kiosk"}})
 	})
-	ask := func(token string) {
+	ask := func(token string) (granted string) {
 		r := httptest.NewRequest(http.MethodGet, "/v1/payments/"+uuid.NewString(), http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Prefer", "wait=300")
-		s.handler().ServeHTTP(httptest.NewRecorder(), r)
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, r)
+		return w.Header().Get("Preference-Applied")
 	}
 	var waiting sync.WaitGroup
 	for _, token := range []string{"t", "t", "u"} {
@@ -268,13 +270,11 @@ func TestWaitersLeaveRoomForOtherCallers(t *testing.T) {
 		defer s.watch.mu.Unlock()
 		return len(s.watch.waits) == 3
 	}, 90*time.Second, time.Millisecond)
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		ask("t")
-	}()
+	answered := make(chan string, 1)
+	go func() { answered <- ask("t") }()
 	select {
-	case <-answered:
+	case granted := <-answered:
+		require.Equal(t, "wait=0", granted)
 	case <-time.After(time.Minute):
 		t.Error("the third of this caller waits as well")
 	}

@@ -31,7 +31,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		p = &found[0]
 	}
 	if wait := s.patience(w, r, 0); wait > 0 && (p == nil || !p.State.Terminal()) {
-		p = s.outcome(r, id, p, wait)
+		p = s.outcome(w, r, id, p, wait)
 	}
 	if p == nil {
 		writeProblem(w, r, notFound())
@@ -56,12 +56,12 @@ func (s *Server) paymentOf(r *http.Request) (uuid.UUID, *Problem) {
 }
 
 // outcome waits for the end of a payment, and returns it as it was seen last.
-func (s *Server) outcome(r *http.Request, id uuid.UUID, p *store.Payment, wait time.Duration) *store.Payment {
-	leave, ok := s.waiters.enter(callOf(r.Context()).caller.Name)
-	if !ok {
+func (s *Server) outcome(w http.ResponseWriter, r *http.Request, id uuid.UUID, p *store.Payment, wait time.Duration) *store.Payment {
+	wait, leave := s.seat(w, callOf(r.Context()).caller.Name, wait)
+	defer leave()
+	if wait <= 0 {
 		return p
 	}
-	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	if seen := s.watch.wait(ctx, s.draining, id, func(p *store.Payment) bool { return p.State.Terminal() }); seen != nil {

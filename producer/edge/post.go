@@ -40,7 +40,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	crashpoint.Here(crashpoint.EdgePublished)
 	w.Header().Set("Location", routePayments+"/"+cmd.IdempotencyKey.String())
 	ours := content{&cmd, fingerprint}
-	found := s.judged(r, ours, s.patience(w, r, s.cfg.Wait))
+	wait, leave := s.seat(w, caller.Name, s.patience(w, r, s.cfg.Wait))
+	defer leave()
+	found := s.judged(r, ours, wait)
 	if found == nil {
 		writeJSON(w, http.StatusAccepted, acceptedView(&cmd))
 		return
@@ -106,11 +108,7 @@ func (c content) of(p *store.Payment) bool { return p.Fingerprint.Matches(c.comm
 // nil where the command was not claimed yet, or nobody can say.
 func (s *Server) judged(r *http.Request, ours content, wait time.Duration) *store.Payment {
 	id := ours.command.Identity().PaymentID()
-	leave, ok := s.waiters.enter(ours.command.Caller)
-	if ok {
-		defer leave()
-	}
-	if wait <= 0 || !ok { // a repeat gets the first outcome even so
+	if wait <= 0 { // a repeat gets the first outcome even so
 		return s.known(r, id)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)

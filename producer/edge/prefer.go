@@ -15,9 +15,16 @@ func (s *Server) patience(w http.ResponseWriter, r *http.Request, usual time.Dur
 		return usual
 	}
 	granted := min(asked, s.cfg.MaxWait)
-	w.Header().Set("Preference-Applied", "wait="+strconv.FormatInt(int64(granted/time.Second), 10))
+	setApplied(w, granted)
 	w.Header().Set("Vary", "Prefer")
 	return granted
+}
+
+// preferenceApplied says in an answer what was granted.
+const preferenceApplied = "Preference-Applied"
+
+func setApplied(w http.ResponseWriter, granted time.Duration) {
+	w.Header().Set(preferenceApplied, "wait="+strconv.FormatInt(int64(granted/time.Second), 10))
 }
 
 // preferredWait finds wait=N among preferences. The first one counts.

@@ -1,6 +1,10 @@
 package edge
 
-import "sync"
+import (
+	"net/http"
+	"sync"
+	"time"
+)
 
 // waitersShare is the part of MaxInFlight that the waiting requests of one caller may
 // take: who asks often and waits long must not take the places of everybody else.
@@ -16,6 +20,23 @@ type waiters struct {
 
 func newWaiters(inFlight int) *waiters {
 	return &waiters{share: max(inFlight/waitersShare, 1), of: make(map[string]int)}
+}
+
+// seat gives a request of the caller a place to wait, which it leaves in the end, and
+// returns for how long it may: not at all where there is no place, and then the answer
+// does not say that it was granted more.
+func (s *Server) seat(w http.ResponseWriter, caller string, wait time.Duration) (granted time.Duration, leave func()) {
+	leave = func() {}
+	if wait <= 0 {
+		return 0, leave
+	}
+	if left, ok := s.waiters.enter(caller); ok {
+		return wait, left
+	}
+	if w.Header().Get(preferenceApplied) != "" {
+		setApplied(w, 0)
+	}
+	return 0, leave
 }
 
 // enter lets a request of the caller wait, until it leaves. Where it refuses, the
