@@ -28,6 +28,9 @@ func (d *Database) readUnasked(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// lookupsUnknown says why nothing is judged by what channels can always be asked.
+const lookupsUnknown = "which channels can always be asked is not known here"
+
 // queries is how often a payment is asked about before a person is.
 const queries = 3
 
@@ -40,13 +43,12 @@ func (j *judge) askedEnough() {
 	if j.rules.Database == nil {
 		return
 	}
+	if len(j.rules.Lookups) == 0 && len(j.rules.Database.Unanswered) > 0 {
+		j.unseen("G13", "whether three queries were made before a person was asked", lookupsUnknown)
+	}
 	for id, lost := range j.rules.Database.Unanswered {
 		d, ok := j.evidence.known(id)
-		if !ok || j.forgotten(d) || j.imported[id] || d.charge == nil || len(d.others) > 0 || !slices.Contains(j.rules.Lookups, d.charge.channel) {
-			continue
-		}
-		l := j.ledgerOf(d.charge.channel)
-		if l == nil || l.Load.Since.IsZero() || d.charge.FirstAt.Before(l.Load.Since) || !d.charge.FirstAt.Before(d.firstDue()) {
+		if !ok || !j.countsQueries(d) {
 			continue
 		}
 		j.check("G13")
@@ -54,6 +56,16 @@ func (j *judge) askedEnough() {
 			j.brokenf("G13", d.key(), "in review after %d queries: %d reached the channel, and %d were perhaps lost", queries, got, lost)
 		}
 	}
+}
+
+// countsQueries reports whether the channel counts each query about a payment that
+// reaches it.
+func (j *judge) countsQueries(d *dossier) bool {
+	if j.forgotten(d) || j.imported[d.id] || d.charge == nil || len(d.others) > 0 || !slices.Contains(j.rules.Lookups, d.charge.channel) {
+		return false
+	}
+	l := j.ledgerOf(d.charge.channel)
+	return l != nil && !l.Load.Since.IsZero() && !d.charge.FirstAt.Before(l.Load.Since) && d.charge.FirstAt.Before(d.firstDue())
 }
 
 func (j *judge) ledgerOf(channel string) *Ledger {

@@ -164,6 +164,20 @@ var bounds = map[string]func(w *tables) payment.Command{
 	"G9 a dispute is the evidence of a payment": func(w *tables) payment.Command { return w.called("disputed", "evidence") },
 }
 
+// Where nobody says which channels can be asked, the verdict says what it does not rest on.
+func TestBounded_SaysWhatItCannotSee(t *testing.T) {
+	t.Parallel()
+	w := newTables(t)
+	w.asked(0, 0)
+	w.called("succeeded", "evidence")
+	rules := w.rules()
+	rules.Database = w.db
+	v := Judge(w.file(), rules)
+	require.Empty(t, v.Violations)
+	require.Contains(t, v.Unchecked, Unchecked{"G13", "whether three queries were made before a person was asked", lookupsUnknown})
+	require.Contains(t, v.Unchecked, Unchecked{"G3", "whether a callback decided where the channel can be asked", lookupsUnknown})
+}
+
 func TestBounded_ByTheTables(t *testing.T) {
 	t.Parallel()
 	for name, play := range bounds {

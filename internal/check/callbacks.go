@@ -28,6 +28,9 @@ func (j *judge) callbacks() {
 	if j.rules.Database == nil {
 		return
 	}
+	if len(j.rules.Lookups) == 0 && len(j.rules.Database.Callbacks) > 0 {
+		j.unseen("G3", "whether a callback decided where the channel can be asked", lookupsUnknown)
+	}
 	for i := range j.rules.Database.Callbacks {
 		c := &j.rules.Database.Callbacks[i]
 		if slices.Contains(beside, c.Kind) {
