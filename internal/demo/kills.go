@@ -100,6 +100,7 @@ type crew struct {
 
 	mu      sync.Mutex
 	killed  map[string]int
+	last    map[string]*member // that was to crash at a point
 	crashed []string
 	done    bool
 	busy    int // those who still break things
@@ -107,7 +108,7 @@ type crew struct {
 }
 
 func newCrew(seed uint64, say func(string)) *crew {
-	return &crew{say: say, random: rand.New(rand.NewPCG(seed, 3)), own: map[string]*rand.Rand{}, killed: map[string]int{}}
+	return &crew{say: say, random: rand.New(rand.NewPCG(seed, 3)), own: map[string]*rand.Rand{}, killed: map[string]int{}, last: map[string]*member{}}
 }
 
 func (c *crew) add(role string, child *fleet.Child) {
@@ -118,14 +119,25 @@ func (c *crew) add(role string, child *fleet.Child) {
 func (c *crew) choose(role string) (*member, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var of []*member
-	for _, m := range c.members {
-		if m.role == role {
-			of = append(of, m)
-		}
-	}
-	random := cmp.Or(c.own[role], c.random)
+	of, random := c.of(role), cmp.Or(c.own[role], c.random)
 	return of[random.IntN(len(of))], 200*time.Millisecond + time.Duration(random.Int64N(int64(1300*time.Millisecond)))
+}
+
+// another picks a process of the role, and never the same twice in a row: a point
+// that one of them does not come to, another may.
+func (c *crew) another(role string) *member {
+	m, _ := c.choose(role)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if of := c.of(role); m == c.last[role] {
+		m = of[(slices.Index(of, m)+1)%len(of)]
+	}
+	c.last[role] = m
+	return m
+}
+
+func (c *crew) of(role string) []*member {
+	return slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool { return m.role != role })
 }
 
 // execute kills as planned, and ends when the last one runs again.

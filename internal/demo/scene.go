@@ -42,7 +42,7 @@ func (s *Scene) Freeze(ctx context.Context, role string, d time.Duration) error 
 // CrashAt starts a process of the role anew so that it ends exactly at the point,
 // and then as usual. It reports whether the point was reached within patience.
 func (s *Scene) CrashAt(ctx context.Context, role string, point crashpoint.Point, turn string, patience time.Duration) (bool, error) {
-	m, _ := s.run.crew.choose(role)
+	m := s.run.crew.another(role)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.Kill(); err != nil {
