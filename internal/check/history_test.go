@@ -19,8 +19,8 @@ type line struct {
 	cause string
 }
 
-// What permits and queries are, as the history tells of them: in the order of its times,
-// whatever the order of its rows.
+// What permits and queries are, as the history tells of them: in the order of its
+// versions, and then of its times, whatever the order of its rows: a clock may be set back.
 func TestReadDatabase_ReadsTheHistory(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema)
@@ -36,7 +36,7 @@ func TestReadDatabase_ReadsTheHistory(t *testing.T) {
 		require.NoError(t, err)
 		for i, l := range slices.Backward(lines) { // the latest first: rows have no order
 			_, err = pool.Exec(t.Context(), `INSERT INTO settleonce.payment_history (payment, at, state, version, attempt, send, cause, actor)
-				VALUES ($1, $2, $3, 1, 1, $4, $5, 'test')`, id, start.Add(time.Duration(i)*time.Second), int16(l.state), l.send, l.cause)
+				VALUES ($1, $2, $3::smallint, $3::smallint, 1, $4, $5, 'test')`, id, start.Add(time.Duration(i)*time.Second), int16(l.state), l.send, l.cause)
 			require.NoError(t, err)
 		}
 		return id
@@ -45,19 +45,22 @@ func TestReadDatabase_ReadsTheHistory(t *testing.T) {
 	once := tell(declined, line{pending, 1, ""}, line{declined, 1, "card_declined"})
 	parked := tell(declined, line{pending, 0, ""}, line{pending, 1, sent}, line{declined, 1, "card_declined"})
 	thrice := tell(declined, line{pending, 1, ""}, line{unknown, 1, "timeout"}, line{unknown, 2, sent}, line{declined, 2, ""}, line{declined, 3, sent})
+	back := tell(declined, line{pending, 1, ""}, line{unknown, 1, "timeout"}, line{unknown, 2, sent}, line{declined, 2, ""})
+	_, err := pool.Exec(t.Context(), "UPDATE settleonce.payment_history SET at = $2::timestamptz - (at - $2::timestamptz) WHERE payment = $1", back, start)
+	require.NoError(t, err)
 	tell(payment.Succeeded, line{pending, 1, ""}, line{payment.Succeeded, 1, ""})
 	asked := tell(review, line{pending, 1, ""}, line{unknown, 1, timeout}, line{unknown, 1, "query without an answer: unavailable"},
 		line{review, 1, "no answer after three queries: " + timeout})
 	tell(unknown, line{pending, 1, ""}, line{unknown, 1, timeout})
 	tell(review, line{pending, 1, ""}, line{review, 1, "the provider's answer does not match the payment: mismatch"})
 
-	_, err := pool.Exec(t.Context(), `INSERT INTO settleonce.audit (at, actor, action, reason) VALUES ($1, 'test', 'recover', ''),
+	_, err = pool.Exec(t.Context(), `INSERT INTO settleonce.audit (at, actor, action, reason) VALUES ($1, 'test', 'recover', ''),
 		($1 - interval '1 day', 'test', 'recover', ''), ($1 + interval '1 day', 'test', 'resolve', '')`, start)
 	require.NoError(t, err)
 
 	d, err := ReadDatabase(t.Context(), pool, "settleonce-consumer")
 	require.NoError(t, err)
-	require.Equal(t, map[uuid.UUID]PermitRow{once: {Before: 1}, parked: {Before: 1}, thrice: {Before: 2, After: 1}}, d.Permits)
+	require.Equal(t, map[uuid.UUID]PermitRow{once: {Before: 1}, parked: {Before: 1}, thrice: {Before: 2, After: 1}, back: {Before: 2}}, d.Permits)
 	require.Equal(t, map[uuid.UUID]int{asked: 2}, d.Unanswered)
 	require.True(t, start.Equal(d.Recovered), d.Recovered)
 }

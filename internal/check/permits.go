@@ -22,10 +22,11 @@ type PermitRow struct {
 const permitted = "send permitted"
 
 // readPermits reads the history of declined payments that were claimed here: it starts
-// with the claim, which permits the first send where the channel takes one.
+// with the claim, which permits the first send where the channel takes one. An end is a
+// version of its own, so that a clock which was set back puts no permit behind it.
 func (d *Database) readPermits(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `SELECT h.payment, h.state, h.send, coalesce(h.cause, '')
-		FROM settleonce.payment_history h JOIN settleonce.payments p ON p.id = h.payment WHERE p.state = $1 ORDER BY h.payment, h.at`, int16(payment.Declined))
+		FROM settleonce.payment_history h JOIN settleonce.payments p ON p.id = h.payment WHERE p.state = $1 ORDER BY h.payment, h.version, h.at`, int16(payment.Declined))
 	if err != nil {
 		return err
 	}
