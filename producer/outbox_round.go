@@ -131,10 +131,13 @@ func (o *OutboxPublisher) publish(ctx context.Context, batch outboxBatch) (done 
 		case each[i] == nil:
 			done = append(done, seq)
 		case errors.Is(each[i], kafka.ErrMessageTooLarge):
-			refused[seq] = each[i]
+			refused[seq], each[i] = each[i], nil // it is told where it is parked
 		default:
 			failed = append(failed, seq)
 		}
+	}
+	if len(failed) == 0 {
+		return done, refused, nil
 	}
 	o.deferred.add(time.Now(), failed)
 	return done, refused, err

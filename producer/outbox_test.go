@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -377,6 +378,30 @@ VALUES (gen_random_uuid(), $1, $2, 'payment.command', $3)`, topic, key, payload)
 WHERE aggregateid = $2`, cmds[1].IdempotencyKey.String(), cmds[2].IdempotencyKey.String())
 	require.NoError(t, err)
 	require.Equal(t, cmds[1].IdempotencyKey.String(), string(take(t, c, 1)[0].Key))
+}
+
+// What is parked does not fail its round: nothing of it is tried again.
+func TestOutboxPublisherParksAndGoesOn(t *testing.T) {
+	t.Parallel()
+	cluster := broker(t, "", kfake.SeedTopics(1, "shop.orders"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "shop.orders", Partitions: []int32{0}, Err: kerr.MessageTooLarge, Count: -1})
+	pool := pgtest.New(t, producer.OutboxMigrate)
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		return producer.EnqueueMessageTx(t.Context(), tx, producer.Message{
+			ID: uuid.New(), Topic: "shop.orders", Key: "order-1", Type: "order.accepted", Payload: []byte(`{}`),
+		})
+	}))
+	var log bytes.Buffer
+	o, err := producer.NewOutboxPublisher(pool, newProducer(t, cluster, nil), producer.OutboxConfig{Logger: zerolog.New(&log)})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var group errgroup.Group
+	group.Go(func() error { return o.Run(ctx) })
+	require.Eventually(t, func() bool { return parked(t, pool) == 1 }, 90*time.Second, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, group.Wait())
+	require.Contains(t, log.String(), "was parked")
+	require.NotContains(t, log.String(), "unconfirmed, first: message too large")
 }
 
 // The rows of partitions that are not available fill the first batches; the row
