@@ -142,7 +142,7 @@ var answers = []Bug{
 		Old:     "return ok && !c.Revoked && r.rules.Carries(topic, caller)",
 		New:     "return (ok || !c.Revoked) && r.rules.Carries(topic, caller)",
 		Test:    "./internal/e2e -run TestG12_CallersFromTheTable",
-		Torture: "--seed 7 --payments 500 --faults replay --patience 20s",
+		Torture: "--seed 7 --payments 500 --faults replay --patience 45s",
 	},
 	{
 		Name: "signature-of-anybody", Guarantee: "G12",

@@ -16,7 +16,7 @@ var records = []Bug{
 		File: "internal/store/judge.go", Guard: "claimRun.judge",
 		Old:     "run.messages = append(run.messages, deadLetter(run.topics, a, *a.Dead))",
 		New:     "_ = deadLetter",
-		Torture: "--seed 8 --payments 500 --faults replay --patience 20s",
+		Torture: "--seed 8 --payments 500 --faults replay --patience 45s",
 	},
 	{
 		Name: "dead-letter-changed", Guarantee: "G5",
@@ -33,7 +33,7 @@ var records = []Bug{
 		File: "internal/store/due.go", Guard: "Store.PickDue",
 		Old:     "WHERE next_check_at <= statement_timestamp() - $3::interval AND lease_until",
 		New:     "WHERE next_check_at <= statement_timestamp() - $3::interval - interval '1 day' AND lease_until",
-		Torture: "--seed 4 --payments 500 --faults kill,channel --patience 20s", Test: "./internal/store -run TestPickDue",
+		Torture: "--seed 4 --payments 500 --faults kill,channel --patience 45s", Test: "./internal/store -run TestPickDue",
 	},
 	{
 		Name: "marked-before-published", Guarantee: "G5",
@@ -56,7 +56,7 @@ var records = []Bug{
 		File: "internal/store/apply_sql.go", Guard: "changes.queue",
 		Old:     "if len(w.messages) > 0 {\n\t\toutbox.Queue(b, w.messages)",
 		New:     "if len(w.messages) > 3 {\n\t\toutbox.Queue(b, w.messages)",
-		Torture: "--seed 8 --payments 500 --faults replay --patience 20s", Shows: []string{"G7"},
+		Torture: "--seed 8 --payments 500 --faults replay --patience 45s", Shows: []string{"G7"},
 	},
 	{
 		Name: "lower-offset-ignored", Guarantee: "G5",
@@ -115,7 +115,7 @@ var records = []Bug{
 		File: "outbox/enqueue.go", Guard: "Queue",
 		Old:     "b.Queue(insertSQL, insertArgs(messages)...)",
 		New:     "b.Queue(insertSQL, insertArgs(messages[:1])...)",
-		Torture: "--seed 8 --payments 500 --faults replay --patience 20s", Shows: []string{"G5"},
+		Torture: "--seed 8 --payments 500 --faults replay --patience 45s", Shows: []string{"G5"},
 	},
 
 	{
@@ -133,7 +133,7 @@ var records = []Bug{
 		Old:     "delete(d.aborted, b.ProducerID)",
 		New:     "_ = b.ProducerID",
 		Test:    "./internal/kafka -run TestConformanceKfake",
-		Torture: "--seed 8 --payments 500 --faults replay --patience 20s",
+		Torture: "--seed 8 --payments 500 --faults replay --patience 45s",
 		Shows:   []string{"G5"},
 	},
 }

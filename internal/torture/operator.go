@@ -29,11 +29,11 @@ func (t *tormentor) operate(ctx context.Context) error {
 	t.heavy.Lock() // it needs broker and database
 	defer t.heavy.Unlock()
 	for _, topic := range replayedTopics {
-		if err := t.operator(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
+		if err := t.again(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
 			return err
 		}
 	}
-	return t.operator(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
+	return t.again(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
 }
 
 // eventsAgain counts what resets had delivered again.
@@ -90,6 +90,16 @@ func (t *tormentor) awaitRead(ctx context.Context) {
 
 // nothing is how a tool says that no record was in question.
 var nothing = regexp.MustCompile(`"matching": *0\b`)
+
+// again runs a tool up to three times: other faults are at work beside it.
+func (t *tormentor) again(ctx context.Context, what, count string, args ...string) error {
+	for try := 1; ; try++ {
+		err := t.operator(ctx, what, count, args...)
+		if err == nil || try == 3 || !fleet.Pause(ctx, time.Second) {
+			return err
+		}
+	}
+}
 
 // operator runs a tool that changes something, and notes the count that it shows under
 // the name.
