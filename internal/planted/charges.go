@@ -90,7 +90,6 @@ var charges = []Bug{
 			New:  "l.Now, deadline); !ok && deadline.IsZero() {\n\t\treturn r.review",
 		}},
 		Model: "settle -DSENTONCE=0 -DIDEMP=0", Test: "./internal/settle -run TestP16_OrphanIsUnknown|TestWorlds$",
-		Torture: "--seed 159 --payments 1000 --faults crash,freeze",
 	},
 	{
 		Name: "sent-unasked-after-failover", Guarantee: "G1",
