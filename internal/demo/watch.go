@@ -29,6 +29,7 @@ type watcher struct {
 	run *run
 
 	states        map[uuid.UUID]payment.State
+	versions      map[uuid.UUID]int // of the events that told them
 	replies, dead int
 	// news is when something came last; checked when all was compared last.
 	news, checked time.Time
@@ -40,7 +41,7 @@ type watcher struct {
 
 // watch ends when all is settled and silent, or when patience is over.
 func (r *run) watch(ctx context.Context) error {
-	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, news: time.Now()}
+	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, versions: map[uuid.UUID]int{}, news: time.Now()}
 	r.tail.Seen = w.seen
 	for {
 		settled, err := w.round(ctx)
@@ -116,12 +117,15 @@ func (w *watcher) event(r *kafka.Record) {
 	}
 	var told struct {
 		OccurredAt time.Time `json:"occurredAt"`
+		Version    int       `json:"version"`
 	}
 	if json.Unmarshal(r.Value, &told) != nil {
 		return // here too
 	}
 	kind := payment.EventType(check.Header(r, "ce_type"))
-	w.states[id] = stateOf[kind]
+	if told.Version >= w.versions[id] { // an operator may have an older one published again
+		w.states[id], w.versions[id] = stateOf[kind], told.Version
+	}
 	w.run.player.heard(id, kind, told.OccurredAt)
 	w.run.roster.heard(id, kind)
 }

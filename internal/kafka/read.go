@@ -38,7 +38,9 @@ func (c *Client) CommittedOffsets(ctx context.Context, group, topic string) (map
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	res, err := c.library().OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: ids}})
+	lib, done := c.fresh() // a pooled connection may have died with a broker
+	defer done()
+	res, err := lib.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: ids}})
 	if err == nil {
 		err = res.Error
 	}

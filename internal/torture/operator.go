@@ -17,23 +17,21 @@ func (t *tormentor) useTools(ctx context.Context, s strike) error {
 	if s.fault == Reset {
 		return t.reset(ctx, s)
 	}
-	return t.operate(ctx)
+	return t.alone(func() error { return t.operate(ctx) })
 }
 
 // replayedTopics are what an operator has published again.
 var replayedTopics = []string{"payment.commands", "payment.events", "payment.replies"}
 
-// operate has an operator publish again what came lately, and send every dead letter
-// back to where it came from.
+// operate has an operator publish again what came lately, and send the dead letters of
+// the last minute back to where they came from.
 func (t *tormentor) operate(ctx context.Context) error {
-	t.heavy.Lock() // it needs broker and database
-	defer t.heavy.Unlock()
 	for _, topic := range replayedTopics {
 		if err := t.again(ctx, "replayed of "+topic, "published", "replay", "--topic", topic, "--since", "10s"); err != nil {
 			return err
 		}
 	}
-	return t.again(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching")
+	return t.again(ctx, "redriven dead letters", "sent", "deadletter", "redrive", "--matching", "--since", "1m")
 }
 
 // eventsAgain counts what resets had delivered again.

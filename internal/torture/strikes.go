@@ -49,19 +49,17 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	case Freeze:
 		return t.freeze(ctx, s)
 	case Kafka:
-		t.heavy.Lock()
-		defer t.heavy.Unlock()
-		t.scene.Say("stopped the broker")
-		return t.scene.Fleet.RestartKafka(ctx, s.lasts)
+		return t.alone(func() error {
+			t.scene.Say("stopped the broker")
+			return t.scene.Fleet.RestartKafka(ctx, s.lasts)
+		})
 	case Postgres:
-		t.heavy.Lock()
-		defer t.heavy.Unlock()
-		t.scene.Say("crashed the database")
-		return t.scene.Fleet.RestartPostgres(ctx, s.lasts)
+		return t.alone(func() error {
+			t.scene.Say("crashed the database")
+			return t.scene.Fleet.RestartPostgres(ctx, s.lasts)
+		})
 	case Backends:
-		t.heavy.Lock() // it needs the database
-		defer t.heavy.Unlock()
-		return t.terminate(ctx)
+		return t.alone(func() error { return t.terminate(ctx) })
 	case CutPostgres, CutChannel, CutKafka, CutEdge, SlowPostgres, SlowChannel, SlowKafka:
 		return t.disturb(ctx, s)
 	case Leader:
@@ -163,20 +161,22 @@ func (t *tormentor) moveLeaders(ctx context.Context, s strike) error {
 			t.scene.Say(fmt.Sprintf("moved the leaders of %d partitions", n))
 			return err
 		}
-		if !fleet.Pause(ctx, time.Second) {
+		if errors.Is(err, errLate) || !fleet.Pause(ctx, time.Second) {
 			return err
 		}
 	}
 	return errors.New("no partition had another replica in step that could lead")
 }
 
-func (t *tormentor) moveLeadersOnce(ctx context.Context, s strike) (int, error) {
-	t.heavy.Lock() // it needs the broker
-	defer t.heavy.Unlock()
+func (t *tormentor) moveLeadersOnce(ctx context.Context, s strike) (moved int, err error) {
 	const patience, third = 15 * time.Second, 3
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return t.scene.Fleet.MoveLeaders(ctx, func(_ string, p int32) bool { return (int(p)+s.turn)%third == 0 })
+	err = t.alone(func() error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		moved, err = t.scene.Fleet.MoveLeaders(ctx, func(_ string, p int32) bool { return (int(p)+s.turn)%third == 0 })
+		return err
+	})
+	return moved, err
 }
 
 // freeze stops a process past its lease. Of a relay's shards somebody else must

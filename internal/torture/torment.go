@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,7 @@ type tormentor struct {
 	channels []*provider
 	limited  *provider // see squeeze
 
-	// heavy is held while broker or database are restarted: one at a time.
+	// heavy is held while broker or database are restarted: see alone.
 	heavy sync.Mutex
 
 	mu     sync.Mutex
@@ -76,6 +77,22 @@ func awaitTraffic(ctx context.Context, scene *demo.Scene) {
 	const some = 50
 	for end := time.Now().Add(time.Minute); scene.Published() < some && time.Now().Before(end) && fleet.Pause(ctx, 50*time.Millisecond); {
 	}
+}
+
+// lateTurns is how long after the last payment a strike may still begin that waited for
+// its turn: later there is nothing to break, and the end waits for it.
+const lateTurns = time.Minute
+
+var errLate = errors.New("its turn came long after the last payment")
+
+// alone does what needs broker and database whole, or restarts them: one at a time.
+func (t *tormentor) alone(do func() error) error {
+	t.heavy.Lock()
+	defer t.heavy.Unlock()
+	if time.Since(t.begun) > t.scene.Length+lateTurns {
+		return errLate
+	}
+	return do()
 }
 
 // heal makes everything whole.
