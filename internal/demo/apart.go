@@ -60,7 +60,7 @@ func (r *roster) stage(s *script, cfg *Config, start time.Time) {
 	for _, caller := range []string{notary, partner} {
 		w.caller = caller
 		for first := w.script.count(); w.script.count() < first+max(fewestApart, s.records/shareApart); {
-			w.tell(w.choose(weights()))
+			w.tell(w.choose())
 		}
 	}
 	p.forge(w, max(fewestForged, s.records/shareForged))
@@ -72,14 +72,6 @@ func (r *roster) stage(s *script, cfg *Config, start time.Time) {
 	s.payments, s.triggers, s.later = append(s.payments, own.payments...), append(s.triggers, own.triggers...), s.later+own.later
 	p.deliveries = own.deliveries
 	s.records += own.count()
-}
-
-// weights is what the weights of the stories come to.
-func weights() (total int) {
-	for i := range stories {
-		total += stories[i].weight
-	}
-	return total
 }
 
 // drill plans what is done to the callers of the table in the middle.
@@ -94,31 +86,28 @@ func (p *callerPlay) drill(w *writer) {
 		w.repeat(early, w.random.IntN(2))
 	}
 	for range burst {
-		p.leavers = append(p.leavers, w.unplanned(check.Ends{Guarantee: "G12"}))
+		p.leavers = append(p.leavers, w.unplanned(w.payment(check.Ends{Guarantee: "G12"}, "")))
 	}
 	w.story, w.caller = "another namespace in the middle", chain
 	for range burst {
 		order := w.payment(endsCharged, "")
-		order.at = time.Duration(w.random.Int64N(int64(w.script.length / 5)))
-		order.command.IssuedAt = order.command.IssuedAt.Add(order.at.Truncate(time.Millisecond))
-		w.at(order.at, order)
-		second := w.sameOrder(order, endsSecond)
+		w.firstAt(time.Duration(w.random.Int64N(int64(w.script.length/5))), order)
+		second := w.unplanned(w.sameOrder(order, endsSecond)) // it may never be published
 		second.command.Caller = kiosk
-		w.script.payments = w.script.payments[:len(w.script.payments)-1] // it may never be published
 		p.paid[order.id()] = second
 	}
 	for _, caller := range []string{kiosk, newcomer} {
 		w.story, w.caller = "just arrived", caller
 		for range burst / 3 {
-			p.arriving[caller] = append(p.arriving[caller], w.unplanned(endsCharged))
+			p.arriving[caller] = append(p.arriving[caller], w.unplanned(w.payment(endsCharged, "")))
 		}
 	}
 	w.caller = ""
 }
 
-// unplanned is a payment that is not in the script: its time is known only then.
-func (w *writer) unplanned(e check.Ends) *planned {
-	p := w.payment(e, "")
+// unplanned takes the payment that was just made out of the script: its time is known
+// only then.
+func (w *writer) unplanned(p *planned) *planned {
 	w.script.payments = w.script.payments[:len(w.script.payments)-1]
 	return p
 }

@@ -101,10 +101,7 @@ func (p *callerPlay) stands(ctx context.Context, on *run, caller, condition stri
 func (p *callerPlay) awaitPaid(ctx context.Context) error {
 	const few, patience = burst / 3, 30 * time.Second
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		p.mu.Lock()
-		n := len(p.paidNow())
-		p.mu.Unlock()
-		if n >= few {
+		if len(p.secondKeys()) >= few {
 			break
 		}
 		if !fleet.Pause(ctx, beat) {
@@ -114,21 +111,16 @@ func (p *callerPlay) awaitPaid(ctx context.Context) error {
 	return nil
 }
 
-// paidNow are the kiosk's keys for orders that are paid.
-func (p *callerPlay) paidNow() (out []*planned) {
+// secondKeys are the kiosk's keys for orders that the chain has paid.
+func (p *callerPlay) secondKeys() (out []*planned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for first, second := range p.paid {
 		if p.succeeded[first] {
 			out = append(out, second)
 		}
 	}
 	return out
-}
-
-// secondKeys are the kiosk's keys for orders that the chain has paid.
-func (p *callerPlay) secondKeys() []*planned {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.paidNow()
 }
 
 // publish delivers payments at once; fresh ones are issued only now.

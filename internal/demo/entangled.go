@@ -45,7 +45,7 @@ func (w *writer) entangle() {
 	commands := func(ends check.Ends) (out []*payment.Command) {
 		for range entangledRecords {
 			p := w.payment(ends, "")
-			p.command.IssuedAt = p.command.IssuedAt.Add(e.at.Truncate(time.Millisecond))
+			p.issue(e.at)
 			out = append(out, &p.command)
 		}
 		w.script.later += len(out)

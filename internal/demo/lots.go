@@ -40,8 +40,6 @@ func (w *writer) lots(channels []Channel) {
 func (w *writer) lot(l Lot) {
 	for n := range l.Payments {
 		p := w.payment(endsCharged, l.Fault)
-		p.at = l.From + l.Over*time.Duration(n)/time.Duration(l.Payments)
-		p.command.IssuedAt = p.command.IssuedAt.Add(p.at.Truncate(time.Millisecond))
-		w.at(p.at, p)
+		w.firstAt(l.From+l.Over*time.Duration(n)/time.Duration(l.Payments), p)
 	}
 }

@@ -123,17 +123,15 @@ func write(want size, length time.Duration, seed uint64, start time.Time, channe
 	for _, c := range channels {
 		w.script.anyReview[c.Name] = c.AnyReview
 	}
-	total := 0
 	for i := range stories {
 		w.tell(&stories[i])
-		total += stories[i].weight
 	}
 	for i := range extra {
 		w.tell(&extra[i])
 	}
 	w.tellFurther(max(want.payments, want.records*5/8))
 	for !want.reached(w.script) {
-		w.tell(w.choose(total))
+		w.tell(w.choose())
 	}
 	w.lots(channels)
 	slices.SortStableFunc(w.script.deliveries, func(a, b delivery) int { return cmp.Compare(a.at, b.at) })
@@ -201,14 +199,22 @@ func (w *writer) tell(s *story) {
 	}
 }
 
-func (w *writer) choose(total int) *story {
-	n := w.random.IntN(total)
+func (w *writer) choose() *story {
+	n := w.random.IntN(weights())
 	for i := range stories {
 		if n -= stories[i].weight; n < 0 {
 			return &stories[i]
 		}
 	}
 	return &stories[0]
+}
+
+// weights is what the weights of the stories come to.
+func weights() (total int) {
+	for i := range stories {
+		total += stories[i].weight
+	}
+	return total
 }
 
 // payment makes a payment of an order of its own; fault says what the channel
@@ -275,10 +281,20 @@ func (w *writer) following(p *planned) *planned { return w.naming(p, p.id(), end
 // first delivers a payment for the first time, and returns when.
 func (w *writer) first(p *planned) time.Duration {
 	at := time.Duration(w.random.Int64N(int64(w.script.length * 8 / 10)))
-	p.command.IssuedAt = p.command.IssuedAt.Add(at.Truncate(time.Millisecond))
+	w.firstAt(at, p)
+	return at
+}
+
+// firstAt delivers a payment for the first time, issued just then.
+func (w *writer) firstAt(at time.Duration, p *planned) {
+	p.issue(at)
 	p.at = at
 	w.at(at, p)
-	return at
+}
+
+// issue has the payment issued so long after the start.
+func (p *planned) issue(at time.Duration) {
+	p.command.IssuedAt = p.command.IssuedAt.Add(at.Truncate(time.Millisecond))
 }
 
 // at delivers a payment, or a repeat of it.
@@ -291,7 +307,7 @@ func (w *writer) transact(commit bool, n int, e check.Ends) {
 	t := transaction{at: w.script.length/4 + time.Duration(w.random.Int64N(int64(w.script.length/2))), commit: commit}
 	for range n {
 		p := w.payment(e, "")
-		p.command.IssuedAt = p.command.IssuedAt.Add(t.at.Truncate(time.Millisecond))
+		p.issue(t.at)
 		t.commands = append(t.commands, &p.command)
 	}
 	w.script.transactions = append(w.script.transactions, t)
