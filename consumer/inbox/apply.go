@@ -160,7 +160,7 @@ func (a *attempt) handle(ctx context.Context, tx pgx.Tx) (bad int, err error) {
 		a.applied++
 		a.follow(m)
 		if err := a.in.cfg.Handler(ctx, handlerTx{tx}, m); err != nil {
-			return blame(ctx, i, tx, err), fmt.Errorf("handle %s %s: %w", m.Type, m.ID, err)
+			return a.blame(ctx, i, tx, err), fmt.Errorf("handle %s %s: %w", m.Type, m.ID, err)
 		}
 		if tx.Conn().PgConn().TxStatus() != inTransaction {
 			return i, fmt.Errorf("handle %s %s: the handler returned nil although a statement of it failed", m.Type, m.ID)
@@ -216,15 +216,28 @@ func (a *attempt) count() {
 }
 
 // blame is the message's index, unless the database itself is in trouble, which
-// is waited out. A handler that takes too long loses its connection by that.
-func blame(ctx context.Context, index int, tx pgx.Tx, err error) int {
-	if tx.Conn().IsClosed() && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return notOurs
-	}
+// is waited out (G5: an innocent message is no dead letter). A handler that takes too
+// long loses its connection by that, just as one whose network fell silent does: it is
+// to blame if the database answers others meanwhile.
+func (a *attempt) blame(ctx context.Context, index int, tx pgx.Tx, err error) int {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && passing(pgErr.Code) {
 		return notOurs
 	}
-	return index
+	if !tx.Conn().IsClosed() {
+		return index
+	}
+	late := pgconn.Timeout(err) || errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if late && a.in.databaseAnswers(ctx) {
+		return index
+	}
+	return notOurs
+}
+
+// databaseAnswers tries the database apart from the transaction under way.
+func (in *Inbox) databaseAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
+	defer cancel()
+	return in.cfg.Pool.Ping(ctx) == nil
 }
 
 // passing are the classes of errors that say nothing about the message:
