@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 			Binary: program(t), Dir: filepath.Join(dir, "fleet"), Log: zerolog.Nop(), DSN: pair.DSN(database), Kafka: fleet.KafkaApache,
 			Apache: apachekafka.Config{Brokers: 3, Controller: separate, Heap: "384m", StartTimeout: 10 * time.Minute},
 		},
-		Commands: payments, Length: max(shortest, time.Duration(payments)*time.Second/perSecond), Seed: seed, Kills: -1,
+		Payments: payments, Length: max(shortest, time.Duration(demo.Records(payments))*time.Second/perSecond), Seed: seed, Kills: -1,
 		// It counts from the start, and a scene takes a minute where ten other tests run.
 		Patience: 20 * time.Minute,
 		Workers: func(f *fleet.Fleet) ([]string, error) {
