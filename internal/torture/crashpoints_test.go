@@ -31,7 +31,8 @@ func TestCrashPoints(t *testing.T) {
 	var mu sync.Mutex
 	report, err := demo.Run(t.Context(), demo.Config{
 		Fleet: fleet.Config{Binary: program.Path(t), Log: zerolog.Nop()}, Commands: 5000, Length: 70 * time.Second, Seed: 21, Kills: -1, EdgeShare: 40,
-		Say: func(what string) { t.Logf("%4.1f s %s", time.Since(begun).Seconds(), what) },
+		Patience: patience,
+		Say:      func(what string) { t.Logf("%4.1f s %s", time.Since(begun).Seconds(), what) },
 		Disturb: func(ctx context.Context, s *demo.Scene) ([]check.Violation, error) {
 			var all sync.WaitGroup
 			for _, row := range rows() {
@@ -39,7 +40,7 @@ func TestCrashPoints(t *testing.T) {
 					for _, point := range row.points {
 						ok := false
 						for try := 0; try < 3 && !ok && ctx.Err() == nil; try++ {
-							ok, _ = s.CrashAt(ctx, row.role, point, "", 15*time.Second) // what was not reached fails below
+							ok, _ = s.CrashAt(ctx, row.role, point, "", 45*time.Second) // what was not reached fails below
 						}
 						mu.Lock()
 						reached[fmt.Sprintf("%s at %s", row.role, point)] = ok

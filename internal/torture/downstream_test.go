@@ -67,3 +67,17 @@ func TestLossesOf(t *testing.T) {
 	require.Same(t, tormentor.behind.losses, at)
 	require.Equal(t, []loss{commitRequest, commitAnswer}, kinds)
 }
+
+// What waited for its turn until long after the last payment is left out, but for the
+// first of its fault: a slow machine's run has each of them too.
+func TestAlone_LeavesOutWhatIsLate(t *testing.T) {
+	t.Parallel()
+	tormentor := &tormentor{scene: &demo.Scene{Length: time.Second}, begun: time.Now().Add(-time.Hour), struck: map[Fault]int{Kafka: 1}}
+	done := 0
+	do := func() error { done++; return nil }
+	require.NoError(t, tormentor.alone(Backends, do))
+	require.ErrorIs(t, tormentor.alone(Kafka, do), errLate)
+	require.Equal(t, 1, done)
+	tormentor.begun = time.Now()
+	require.NoError(t, tormentor.alone(Kafka, do))
+}

@@ -17,7 +17,7 @@ func (t *tormentor) useTools(ctx context.Context, s strike) error {
 	if s.fault == Reset {
 		return t.reset(ctx, s)
 	}
-	return t.alone(func() error { return t.operate(ctx) })
+	return t.alone(s.fault, func() error { return t.operate(ctx) })
 }
 
 // replayedTopics are what an operator has published again.
@@ -41,7 +41,7 @@ const eventsAgain = "events delivered again by setting their reader's group back
 // is tried again while broker or database are being restarted, which takes as long as
 // it takes: the service works meanwhile.
 func (t *tormentor) reset(ctx context.Context, s strike) error {
-	const patience = 2 * time.Minute
+	const patience = 5 * time.Minute
 	args := []string{"replay", "--topic", downstream.Topic, "--group", t.behind.group}
 	if s.half {
 		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())

@@ -49,17 +49,17 @@ func (t *tormentor) do(ctx context.Context, s strike) error {
 	case Freeze:
 		return t.freeze(ctx, s)
 	case Kafka:
-		return t.alone(func() error {
+		return t.alone(s.fault, func() error {
 			t.scene.Say("stopped the broker")
 			return t.scene.Fleet.RestartKafka(ctx, s.lasts)
 		})
 	case Postgres:
-		return t.alone(func() error {
+		return t.alone(s.fault, func() error {
 			t.scene.Say("crashed the database")
 			return t.scene.Fleet.RestartPostgres(ctx, s.lasts)
 		})
 	case Backends:
-		return t.alone(func() error { return t.terminate(ctx) })
+		return t.alone(s.fault, func() error { return t.terminate(ctx) })
 	case CutPostgres, CutChannel, CutKafka, CutEdge, SlowPostgres, SlowChannel, SlowKafka:
 		return t.disturb(ctx, s)
 	case Leader:
@@ -170,7 +170,7 @@ func (t *tormentor) moveLeaders(ctx context.Context, s strike) error {
 
 func (t *tormentor) moveLeadersOnce(ctx context.Context, s strike) (moved int, err error) {
 	const patience, third = 15 * time.Second, 3
-	err = t.alone(func() error {
+	err = t.alone(s.fault, func() error {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		moved, err = t.scene.Fleet.MoveLeaders(ctx, func(_ string, p int32) bool { return (int(p)+s.turn)%third == 0 })
