@@ -42,7 +42,7 @@ func TestB5_PartialFailureSettlesRowByRow(t *testing.T) {
 		messages = append(messages, s.message(topic, keyOf(7, strconv.Itoa(i)), i)) // all in one shard
 	}
 	s.enqueue(messages...)
-	relay := s.relay(nil)
+	relay := s.relay(nil, alone) // a shard whose publish was cut short would be in trouble too
 	var together atomic.Bool
 	relay.hooks.publish = func(shards []int16) {
 		if relay.Stats().PublishErrors > 0 && len(shards) > 1 && slices.Contains(shards, 7) {
@@ -328,6 +328,7 @@ func (c *chaos) launch(faults *kafkatest.Faults) *actor {
 	c.t.Helper()
 	return c.stage.run(c.relay(faults.Dial, func(cfg *RelayConfig) {
 		cfg.BatchSize = 1 + c.rng.IntN(50)
+		cfg.Lease = 12 * time.Second // of a relay whose connection is broken as it leaves, it runs out
 		cfg.Pool = c.ownPool()
 	}))
 }

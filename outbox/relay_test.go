@@ -323,6 +323,7 @@ func TestWakerCoalesces(t *testing.T) {
 	require.NoError(t, err)
 
 	w := NewWaker(s.pool)
+	w.timeout = patience // a notification that fails is dropped
 	for range 1000 {
 		w.Wake() // before Run: nothing blocks, and they become one
 	}

@@ -29,8 +29,9 @@ const (
 	kafkaEnv = "SETTLEONCE_TEST_KAFKA"
 
 	// patience is for what must come, and longLease outlasts a pause of the machine: nothing is timed by them.
-	patience  = 90 * time.Second
-	longLease = 12 * time.Second
+	// Relays that share look at each other six times in a lease.
+	patience  = 5 * time.Minute
+	longLease = time.Minute
 )
 
 // stage is a database and a cluster for one test.
@@ -90,7 +91,7 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 func (s *stage) client(dial dialFunc) *kafka.Client {
 	s.t.Helper()
-	c, err := kafka.NewClient(kafka.Config{Brokers: s.brokers, Dial: dial})
+	c, err := kafka.NewClient(kafka.Config{Brokers: s.brokers, Dial: dial, ConfirmTimeout: patience})
 	require.NoError(s.t, err)
 	s.t.Cleanup(c.Close)
 	return c
@@ -193,6 +194,10 @@ func (s *stage) relay(dial dialFunc, change ...func(*RelayConfig)) *Relay {
 	require.NoError(s.t, err)
 	return r
 }
+
+// alone gives a relay that shares with nobody a lease of which even a tenth, which is what a publish gets,
+// outlasts a pause of the machine.
+func alone(c *RelayConfig) { c.Lease = 4 * time.Minute }
 
 func (s *stage) run(r *Relay) *actor {
 	s.t.Helper()

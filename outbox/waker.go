@@ -19,6 +19,7 @@ const (
 // process is enough; it turns any number of calls into a few notifications.
 type Waker struct {
 	pool     *pgxpool.Pool
+	timeout  time.Duration // of one notification
 	wanted   chan struct{} // capacity 1
 	sent     atomic.Uint64
 	failures atomic.Uint64
@@ -26,7 +27,7 @@ type Waker struct {
 
 // NewWaker returns a Waker that does nothing until Run.
 func NewWaker(pool *pgxpool.Pool) *Waker {
-	return &Waker{pool: pool, wanted: make(chan struct{}, 1)}
+	return &Waker{pool: pool, timeout: wakeTimeout, wanted: make(chan struct{}, 1)}
 }
 
 // Wake asks for a notification. Call it after the commit, never before: a wake-up
@@ -51,7 +52,7 @@ func (w *Waker) Run(ctx context.Context) {
 }
 
 func (w *Waker) notify(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	if _, err := w.pool.Exec(ctx, notifySQL, ""); err != nil {
 		w.failures.Add(1)

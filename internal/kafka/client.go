@@ -42,6 +42,9 @@ type Config struct {
 	// Compression of what is published: "none", "gzip", "snappy", "lz4" or "zstd".
 	// Defaults to "none", which costs the least processor time.
 	Compression string
+	// ConfirmTimeout is how long a broker may take to confirm what a FencedProducer
+	// publishes, before the same bytes are sent again. Defaults to 5 s.
+	ConfirmTimeout time.Duration
 	// Dial opens the TCP connections, for proxies and for tests that break
 	// connections. Defaults to a net.Dialer with keep-alive.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -57,6 +60,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Compression == "" {
 		c.Compression = "none"
+	}
+	if c.ConfirmTimeout == 0 {
+		c.ConfirmTimeout = requestTimeout
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
@@ -78,6 +84,9 @@ func (c Config) Validate() error {
 	}
 	if _, ok := codecOf(c.Compression); !ok && c.Compression != "" {
 		return fmt.Errorf("kafka compression: %q is unknown, use none, gzip, snappy, lz4 or zstd", c.Compression)
+	}
+	if c.ConfirmTimeout < 0 {
+		return fmt.Errorf("kafka confirm timeout %s is negative, leave it unset for the default", c.ConfirmTimeout)
 	}
 	return c.SASL.Validate()
 }

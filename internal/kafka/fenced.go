@@ -63,7 +63,7 @@ func (r FencedResult) Err() error {
 // order too. Messages must not be changed before their producer has published
 // them, was renewed or is dropped: an unresolved batch is compared with them.
 func (c *Client) PublishFenced(ctx context.Context, batches []FencedBatch) []FencedResult {
-	return c.publishFenced(ctx, batches, requestTimeout, fencedPatience)
+	return c.publishFenced(ctx, batches, c.cfg.ConfirmTimeout, fencedPatience)
 }
 
 func (c *Client) publishFenced(ctx context.Context, batches []FencedBatch, timeout, patience time.Duration) []FencedResult {
