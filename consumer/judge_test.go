@@ -5,14 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/internal/store"
 	"github.com/settleonce/settleonce/internal/telemetry"
 	"github.com/settleonce/settleonce/payment"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // Whatever gets a dead letter is counted among them, whether it was answered too
 // or only the database found fault with it.

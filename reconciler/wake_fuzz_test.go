@@ -6,12 +6,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/payment"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // FuzzWake: a wake-up that can be read has a tier and a payment, and whatever it
 // says, it waits no longer than its tier and a second.

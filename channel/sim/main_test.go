@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/channel"
 	"github.com/settleonce/settleonce/channel/sim"
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/payment"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // bench is a running server and an adapter that speaks to it.
 type bench struct {

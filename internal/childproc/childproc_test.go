@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/childproc"
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // shell starts a script that says "ready" into its output once its traps are set.
 func shell(t *testing.T, script string) (*childproc.Process, string) {

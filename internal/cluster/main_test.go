@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/apachekafka"
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 // The run's size and seed. Without a size the test is left out: it takes minutes.
@@ -21,7 +21,7 @@ const (
 	seedEnv     = "SETTLEONCE_TEST_CLUSTER_SEED"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // program builds what the workers run.
 func program(t *testing.T) string {

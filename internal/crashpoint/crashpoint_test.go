@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/crashpoint"
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 // The test binary runs itself as the process that is to die.
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		child()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func child() {

@@ -7,9 +7,8 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/settleonce/settleonce/internal/devstack"
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 // helperEnv makes the test binary start a Postgres on the folder it names, say its pid and wait for
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func helper(ctx context.Context, dir string) error {

@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/kafka/kafkatest"
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func TestConformanceKfake(t *testing.T) {

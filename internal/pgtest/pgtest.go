@@ -22,6 +22,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 // ServerEnv names the server to use instead of a private one.
@@ -30,7 +32,6 @@ const ServerEnv = "SETTLEONCE_TEST_POSTGRES"
 const (
 	setupTimeout = 5 * time.Minute
 	dropTimeout  = 2 * time.Minute
-	quietTimeout = 30 * time.Second
 )
 
 // Migrate brings the empty database that dsn names to the state a test wants to find. It must be a
@@ -40,14 +41,11 @@ type Migrate func(ctx context.Context, dsn string) error
 // Main runs the tests (m is a *testing.M, or what wraps one), stops the private server, and fails when a
 // goroutine is left.
 func Main(m goleak.TestingM, options ...goleak.Option) {
-	goleak.VerifyTestMain(withTeardown{m, options}, options...)
+	leaktest.Main(withTeardown{m}, options...)
 }
 
 // withTeardown ends the server between the last test and the look for left goroutines.
-type withTeardown struct {
-	m       goleak.TestingM
-	options []goleak.Option
-}
+type withTeardown struct{ m goleak.TestingM }
 
 // Run implements goleak.TestingM.
 func (w withTeardown) Run() int {
@@ -58,15 +56,7 @@ func (w withTeardown) Run() int {
 		fmt.Println("pgtest:", err)
 		return max(code, 1)
 	}
-	quiet(w.options)
 	return code
-}
-
-// quiet waits for goroutines that are ending: goleak has less patience than a busy machine takes.
-func quiet(options []goleak.Option) {
-	for end := time.Now().Add(quietTimeout); time.Now().Before(end) && goleak.Find(options...) != nil; {
-		continue
-	}
 }
 
 // DSN is the connection string of a fresh database, migrated, or empty when migrate is nil. The

@@ -12,12 +12,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/internal/planted"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func read(t *testing.T, file string) string {
 	t.Helper()

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/internal/topics"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func policy() topics.Policy {
 	const day = 24 * time.Hour

@@ -10,26 +10,14 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/settleonce/settleonce/internal/kafka"
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/internal/tracing"
 	"github.com/settleonce/settleonce/internal/tracing/tracingtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(quiet{m}) }
-
-// quiet waits for exports that are ending: goleak has less patience than a busy machine takes.
-type quiet struct{ m *testing.M }
-
-// Run implements goleak.TestingM.
-func (q quiet) Run() int {
-	code := q.m.Run()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && goleak.Find() != nil; {
-		continue
-	}
-	return code
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
 	traceID = "0af7651916cd43dd8448eb211c80319c"

@@ -16,14 +16,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
+	"github.com/settleonce/settleonce/internal/leaktest"
 	"github.com/settleonce/settleonce/payment"
 	"github.com/settleonce/settleonce/producer"
 	"github.com/settleonce/settleonce/producer/jsonl"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
 	key      = "8e03978e-40d5-43e8-bc93-6894a57f9324"

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/settleonce/settleonce/internal/leaktest"
 )
 
 // Program is built once, by the first test that needs it. The zero value builds it
@@ -29,7 +31,7 @@ type Program struct {
 // Main runs a package's tests, looks for goroutines that they left, removes the
 // program, and exits.
 func (p *Program) Main(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(leaktest.Patient(m), goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(p.folder)
 		os.Exit(code)
 	}))
