@@ -74,6 +74,18 @@ func (b *Budget) recent(now time.Time) float64 {
 	return (float64(b.PreviousSubmits)*overlap + float64(b.WindowSubmits)) / budgetWindow.Seconds()
 }
 
+// setBack takes out of the future what a clock that was set back has left there:
+// submissions would count many times over (G13), and an open breaker would stay open
+// until the clock is there again.
+func (b *Budget) setBack(now time.Time) {
+	if now.Before(b.WindowStart) {
+		b.WindowStart, b.PreviousSubmits, b.WindowSubmits = now, max(b.PreviousSubmits, b.WindowSubmits), 0
+	}
+	if longest := now.Add(accountMaxPause); b.OpenUntil.After(longest) {
+		b.OpenUntil = longest
+	}
+}
+
 // submitted counts submissions into the window.
 func (b *Budget) submitted(n int, now time.Time) {
 	switch age := now.Sub(b.WindowStart); {
@@ -224,6 +236,7 @@ func (s *Store) withBudget(ctx context.Context, channel string, change func(*Bud
 			})
 		}, func(batch *pgx.Batch) error {
 			b.OpenUntil = open.Time
+			b.setBack(now)
 			change(&b, now)
 			open = pgtype.Timestamptz{Time: b.OpenUntil, Valid: true}
 			if b.OpenUntil.IsZero() {

@@ -81,6 +81,29 @@ func TestBudgetClockBack(t *testing.T) {
 	require.Equal(t, 5, b.takeQueries(p, 100, after(-time.Hour+time.Second)))
 }
 
+// TestG13_ClockBackUnderLoad: submissions of before the jump do not count many times over
+// afterwards, and the breaker is open no longer than its longest pause.
+func TestG13_ClockBackUnderLoad(t *testing.T) {
+	t.Parallel()
+	p := QueryPolicy{}.WithDefaults()
+	b := fresh()
+	for at := time.Duration(0); at < 15*time.Second; at += 100 * time.Millisecond {
+		b.submitted(10, after(at))
+	}
+	b.observe(Report{Failures: breakerFailures}, after(15*time.Second))
+	back := 15*time.Second - time.Hour
+	b.setBack(after(back))
+	require.LessOrEqual(t, b.recent(after(back)), 100.0)
+	got := 0
+	for at := back; at < back+time.Minute; at += 100 * time.Millisecond {
+		b.submitted(10, after(at))
+		got += b.takeQueries(p, 1000, after(at))
+	}
+	require.LessOrEqual(t, float64(got), 61*(p.Floor+p.Share*110))
+	require.GreaterOrEqual(t, float64(got), 55*(p.Floor+p.Share*90))
+	require.LessOrEqual(t, b.OpenUntil.Sub(after(back)), accountMaxPause)
+}
+
 func TestTakeSubmits(t *testing.T) {
 	t.Parallel()
 	b := fresh()
