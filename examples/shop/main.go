@@ -38,10 +38,10 @@ import (
 var jobs = []string{"page", "outbox", "orders", "packing", "receipts", "mailgate"}
 
 type settings struct {
-	dsn, brokers, prefix, channel, page, mailgate, jobs string
-	patience, reviewAge                                 time.Duration
-	gatewayForgets                                      bool
-	lostMails                                           float64
+	dsn, brokers, prefix, caller, channel, page, mailgate, jobs string
+	patience, reviewAge, session                                time.Duration
+	gatewayForgets                                              bool
+	lostMails                                                   float64
 }
 
 func main() {
@@ -61,12 +61,14 @@ func read(args []string) (settings, error) {
 	flags.StringVar(&s.dsn, "dsn", "postgres://localhost/shop", "the shop's own `database`")
 	flags.StringVar(&s.brokers, "brokers", "localhost:9092", "Kafka `addresses`, separated by commas")
 	flags.StringVar(&s.prefix, "prefix", "", "put before the names of all topics")
+	flags.StringVar(&s.caller, "caller", order.Caller, "`name` that settleonce knows the shop by")
 	flags.StringVar(&s.channel, "channel", "sim", "payment `channel` of all orders")
 	flags.StringVar(&s.page, "page", "localhost:8070", "`address` of the page and of the orders")
 	flags.StringVar(&s.mailgate, "mailgate", "localhost:8071", "`address` of the mail gateway")
 	flags.StringVar(&s.jobs, "jobs", strings.Join(jobs, ","), "what to run here")
 	flags.DurationVar(&s.patience, "patience", 30*time.Second, "cancel an order whose payments all failed after so long")
 	flags.DurationVar(&s.reviewAge, "review-age", 10*time.Minute, "raise an alert when a payment was with people for so long")
+	flags.DurationVar(&s.session, "session-timeout", 0, "how long consumer groups wait for a silent process; 0: 10s")
 	flags.BoolVar(&s.gatewayForgets, "gateway-forgets", false, "the mail gateway does not know its Message-Ids: receipts may be sent twice, and say so")
 	flags.Float64Var(&s.lostMails, "lost-mail-answers", 0, "share of mails whose answer the simulated gateway loses")
 	if err := flags.Parse(args); err != nil {
@@ -121,7 +123,7 @@ func (s *shop) migrate(ctx context.Context) error {
 }
 
 func (s *shop) runPage(ctx context.Context) error {
-	front := page.Front{Desk: order.NewDesk(s.pool, s.channel), Pool: s.pool, Log: s.log}
+	front := page.Front{Desk: order.NewDesk(s.pool, s.caller, s.channel), Pool: s.pool, Log: s.log}
 	return front.Serve(ctx, s.page)
 }
 
@@ -139,9 +141,11 @@ func (s *shop) runOutbox(ctx context.Context) error {
 }
 
 func (s *shop) runOrders(ctx context.Context) error {
-	desk := order.NewDesk(s.pool, s.channel)
+	desk := order.NewDesk(s.pool, s.caller, s.channel)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.runInbox(ctx, "shop-orders", order.Hear, "payment.events", "payment.replies") })
+	group.Go(func() error {
+		return s.runInbox(ctx, "shop-orders", order.Hear(s.caller), "payment.events", "payment.replies")
+	})
 	group.Go(func() error { return desk.Watch(ctx, s.patience, s.reviewAge, s.log) })
 	return group.Wait()
 }
@@ -160,7 +164,7 @@ func (s *shop) runReceipts(ctx context.Context) error {
 
 func (s *shop) runInbox(ctx context.Context, name string, handler inbox.Handler, topics ...string) error {
 	in, err := inbox.New(inbox.Config{
-		Name: name, Topics: topics, Handler: handler, Pool: s.pool, Brokers: s.addresses(), Prefix: s.prefix, Logger: s.log,
+		Name: name, Topics: topics, Handler: handler, Pool: s.pool, Brokers: s.addresses(), Prefix: s.prefix, SessionTimeout: s.session, Logger: s.log,
 	})
 	if err != nil {
 		return err

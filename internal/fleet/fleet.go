@@ -122,6 +122,9 @@ func (f *Fleet) Apache() *apachekafka.Cluster { return f.apache }
 // Client is a connection to the broker, closed with the fleet.
 func (f *Fleet) Client() *kafka.Client { return f.client }
 
+// Copies is how many copies of each record topics keep.
+func (f *Fleet) Copies() int { return max(1, f.cfg.Apache.Brokers) }
+
 // Keep leaves data and logs where they are when the fleet is stopped, and returns
 // the folder.
 func (f *Fleet) Keep() string {
@@ -250,7 +253,7 @@ func (f *Fleet) Command(ctx context.Context, args ...string) (string, error) {
 func (f *Fleet) kafkaEnv() []string {
 	return []string{
 		"SETTLEONCE_KAFKA_BROKERS=" + strings.Join(f.brokers, ","), "SETTLEONCE_TOPIC_PREFIX=" + f.cfg.Prefix,
-		"SETTLEONCE_REPLICATION=" + strconv.Itoa(max(1, f.cfg.Apache.Brokers)),
+		"SETTLEONCE_REPLICATION=" + strconv.Itoa(f.Copies()),
 	}
 }
 

@@ -3,34 +3,34 @@ package shopdemo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settleonce/settleonce/internal/check"
+	"github.com/settleonce/settleonce/internal/fleet"
 )
 
-// Report is what a run came to.
-type Report struct {
-	Seed   uint64         `json:"seed"`
-	Took   time.Duration  `json:"took"`
+// Books are what a shop came to.
+type Books struct {
 	Orders map[string]int `json:"orders"`
-	// Payments counts the payments that were asked for, Charges what the provider
-	// took, Refunds what is to be sent back.
-	Payments int            `json:"payments"`
-	Charges  int            `json:"charges"`
-	Refunds  int            `json:"refunds"`
-	Tasks    int            `json:"packingTasks"`
-	Receipts int            `json:"receipts"`
-	Mails    int            `json:"mails"`
-	Twice    int            `json:"receiptsPerhapsTwice"`
-	Kills    map[string]int `json:"kills"`
+	// Payments counts the payments that were asked for, InReview those of them that are
+	// with people, Charges what the provider took, Refunds what is to be sent back.
+	Payments int `json:"payments"`
+	InReview int `json:"inReview"`
+	Charges  int `json:"charges"`
+	Refunds  int `json:"refunds"`
+	Tasks    int `json:"packingTasks"`
+	Receipts int `json:"receipts"`
+	Mails    int `json:"mails"`
+	Twice    int `json:"receiptsPerhapsTwice"`
 	// Violations are what must not be; empty is well.
 	Violations []string `json:"violations"`
-	// Kept is where data and logs are, after a violation.
-	Kept string `json:"kept,omitempty"`
 }
 
 // rules are statements that find what must not be, each with what it means.
@@ -45,6 +45,11 @@ var rules = []struct{ says, sql string }{
 		"a paid order was cancelled, and not by its customer",
 		`SELECT o.id FROM shop.orders o WHERE o.state = 'cancelled' AND o.reason <> 'given up by the customer'
 			AND EXISTS (SELECT FROM shop.payments p WHERE p.order_id = o.id AND p.state = 'succeeded')`,
+	},
+	{
+		"an order was cancelled, and not by its customer, though a payment of it has no outcome",
+		`SELECT o.id FROM shop.orders o WHERE o.state = 'cancelled' AND o.reason <> 'given up by the customer'
+			AND EXISTS (SELECT FROM shop.payments p WHERE p.order_id = o.id AND p.state NOT IN ('succeeded', 'declined', 'rejected'))`,
 	},
 	{
 		"an order was given up, money came, and nobody sends it back",
@@ -66,98 +71,141 @@ var rules = []struct{ says, sql string }{
 	},
 }
 
-// check holds the shop, the provider and the mail gateway against each other.
-func (r *run) check(ctx context.Context) (Report, error) {
-	report := Report{Violations: []string{}}
-	if err := r.count(ctx, &report); err != nil {
-		return report, err
+// Check holds the shop, the provider and the mail gateway against each other once
+// nothing is under way. A payment that was with people may find its end meanwhile: then
+// it looks again, until patience ends.
+func (s *Shop) Check(ctx context.Context, patience time.Duration) (Books, error) {
+	for end := time.Now().Add(patience); ; {
+		before, err := s.standing(ctx)
+		if err != nil {
+			return Books{}, err
+		}
+		books, err := s.look(ctx)
+		if err != nil {
+			return books, err
+		}
+		after, err := s.standing(ctx)
+		if err != nil || maps.Equal(before, after) && after[busy] == 0 {
+			return books, err
+		}
+		if time.Now().After(end) {
+			return books, errors.New("the shop's books change all the time")
+		}
+		if !fleet.Pause(ctx, time.Second/2) {
+			return books, ctx.Err()
+		}
+	}
+}
+
+// standing counts what only grows or ends: while it stays as it is, nothing changes.
+func (s *Shop) standing(ctx context.Context) (map[string]int, error) {
+	const sql = `SELECT 'orders ' || state, count(*)::int FROM shop.orders GROUP BY 1
+		UNION ALL SELECT 'payments ' || state, count(*)::int FROM shop.payments GROUP BY 1
+		UNION ALL SELECT 'refunds', count(*)::int FROM shop.refunds UNION ALL SELECT 'tasks', count(*)::int FROM shop.packing_tasks
+		UNION ALL SELECT 'receipts', count(*)::int FROM shop.receipts
+		UNION ALL SELECT '` + busy + `', (` + busySQL + `)::int`
+	return s.counts(ctx, sql)
+}
+
+// counts reads named counts.
+func (s *Shop) counts(ctx context.Context, sql string) (map[string]int, error) {
+	out := map[string]int{}
+	var name string
+	var n int
+	rows, err := s.pool.Query(ctx, sql)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			out[name] = n
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count what the shop has: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Shop) look(ctx context.Context) (Books, error) {
+	books := Books{Violations: []string{}}
+	if err := s.count(ctx, &books); err != nil {
+		return books, err
 	}
 	for _, rule := range rules {
-		rows, err := r.pool.Query(ctx, rule.sql)
+		rows, err := s.pool.Query(ctx, rule.sql)
 		if err != nil {
-			return report, fmt.Errorf("check the shop: %w", err)
+			return books, fmt.Errorf("check the shop: %w", err)
 		}
 		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return report, fmt.Errorf("check the shop: %w", err)
+			return books, fmt.Errorf("check the shop: %w", err)
 		}
 		for _, what := range found {
-			report.Violations = append(report.Violations, rule.says+": "+what)
+			books.brokenf("%s: %s", rule.says, what)
 		}
 	}
-	if err := r.checkLedger(ctx, &report); err != nil {
-		return report, err
+	if err := s.checkLedger(ctx, &books); err != nil {
+		return books, err
 	}
-	return report, r.checkMails(ctx, &report)
+	return books, s.checkMails(ctx, &books)
 }
 
-func (r *run) count(ctx context.Context, report *Report) error {
-	report.Orders = map[string]int{}
-	rows, err := r.pool.Query(ctx, "SELECT state, count(*)::int FROM shop.orders GROUP BY 1")
-	if err != nil {
-		return fmt.Errorf("count orders: %w", err)
+func (b *Books) brokenf(format string, args ...any) {
+	b.Violations = append(b.Violations, fmt.Sprintf(format, args...))
+}
+
+func (s *Shop) count(ctx context.Context, books *Books) (err error) {
+	if books.Orders, err = s.counts(ctx, "SELECT state, count(*)::int FROM shop.orders GROUP BY 1"); err != nil {
+		return err
 	}
-	var state string
-	var n int
-	if _, err := pgx.ForEachRow(rows, []any{&state, &n}, func() error {
-		report.Orders[state] = n
-		return nil
-	}); err != nil {
-		return fmt.Errorf("count orders: %w", err)
-	}
-	return r.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM shop.payments), (SELECT count(*) FROM shop.refunds), (SELECT count(*) FROM shop.packing_tasks),
+	return s.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM shop.payments), (SELECT count(*) FROM shop.payments WHERE state = 'review'),
+		(SELECT count(*) FROM shop.refunds), (SELECT count(*) FROM shop.packing_tasks),
 		(SELECT count(*) FROM shop.receipts), (SELECT count(*) FROM shop.receipts WHERE maybe_twice)`).
-		Scan(&report.Payments, &report.Refunds, &report.Tasks, &report.Receipts, &report.Twice)
+		Scan(&books.Payments, &books.InReview, &books.Refunds, &books.Tasks, &books.Receipts, &books.Twice)
 }
 
-// checkLedger compares what the provider took with what the shop believes.
-func (r *run) checkLedger(ctx context.Context, report *Report) error {
-	ledger, err := check.ReadLedger(ctx, "sim", r.fleet.SimURL())
+// checkLedger compares what the provider took with what the shop believes. Of a payment
+// that is with people, it may have taken the money.
+func (s *Shop) checkLedger(ctx context.Context, books *Books) error {
+	ledger, err := check.ReadLedger(ctx, s.cfg.Channel, s.ledger)
 	if err != nil {
 		return err
 	}
 	taken := map[string]int{} // by order
 	for _, charge := range ledger.Charges {
-		taken[charge.Order] += charge.Settled
-		report.Charges += charge.Settled
+		if strings.HasPrefix(charge.Order, s.orders()) {
+			taken[charge.Order] += charge.Settled
+			books.Charges += charge.Settled
+		}
 	}
-	rows, err := r.pool.Query(ctx, `SELECT o.id, (o.state = 'accepted')::int + (SELECT count(*) FROM shop.refunds f WHERE f.order_id = o.id)::int FROM shop.orders o`)
+	rows, err := s.pool.Query(ctx, `SELECT o.id, (o.state = 'accepted')::int + (SELECT count(*) FROM shop.refunds f WHERE f.order_id = o.id)::int,
+		(SELECT count(*) FROM shop.payments p WHERE p.order_id = o.id AND p.state = 'review')::int FROM shop.orders o`)
 	if err != nil {
 		return fmt.Errorf("read orders: %w", err)
 	}
 	var id string
-	var believed int
-	_, err = pgx.ForEachRow(rows, []any{&id, &believed}, func() error {
-		if taken[id] != believed {
-			report.Violations = append(report.Violations, fmt.Sprintf("order %s: the provider took its money %d times, the shop knows of %d", id, taken[id], believed))
+	var believed, unresolved int
+	_, err = pgx.ForEachRow(rows, []any{&id, &believed, &unresolved}, func() error {
+		if n := taken[id]; n < believed || n > believed+unresolved {
+			books.brokenf("order %s: the provider took its money %d times, the shop knows of %d", id, n, believed)
 		}
 		delete(taken, id)
 		return nil
 	})
 	for id, n := range taken {
 		if n > 0 {
-			report.Violations = append(report.Violations, "the provider took money for "+id+", which is no order")
+			books.brokenf("the provider took money for %s, which is no order", id)
 		}
 	}
 	return err
 }
 
 // checkMails compares what the gateway delivered with the receipts.
-func (r *run) checkMails(ctx context.Context, report *Report) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.mailgate+"/mails", http.NoBody)
+func (s *Shop) checkMails(ctx context.Context, books *Books) error {
+	delivered, err := s.delivered(ctx)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask the mail gateway: %w", err)
-	}
-	defer response.Body.Close()
-	var delivered map[string]int
-	if err := json.NewDecoder(response.Body).Decode(&delivered); err != nil {
-		return fmt.Errorf("read the mail gateway's answer: %w", err)
-	}
-	rows, err := r.pool.Query(ctx, "SELECT message_id::text, maybe_twice FROM shop.receipts")
+	rows, err := s.pool.Query(ctx, "SELECT message_id::text, maybe_twice FROM shop.receipts")
 	if err != nil {
 		return fmt.Errorf("read receipts: %w", err)
 	}
@@ -165,23 +213,40 @@ func (r *run) checkMails(ctx context.Context, report *Report) error {
 	var twice bool
 	_, err = pgx.ForEachRow(rows, []any{&id, &twice}, func() error {
 		if n := delivered[id]; n < 1 || n > 1 && !twice {
-			report.Violations = append(report.Violations, fmt.Sprintf("receipt %s was mailed %d times", id, n))
+			books.brokenf("receipt %s was mailed %d times", id, n)
 		}
-		report.Mails += delivered[id]
+		books.Mails += delivered[id]
 		delete(delivered, id)
 		return nil
 	})
 	for id := range delivered {
-		report.Violations = append(report.Violations, "mail "+id+" is no receipt")
+		books.brokenf("mail %s is no receipt", id)
 	}
 	return err
 }
 
+// delivered is how often each mail went out, by the gateway's own count.
+func (s *Shop) delivered(ctx context.Context) (mails map[string]int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.mailgate+"/mails", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the mail gateway: %w", err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&mails); err != nil {
+		return nil, fmt.Errorf("read the mail gateway's answer: %w", err)
+	}
+	return mails, nil
+}
+
 // compare finds what the replay changed.
-func (r *Report) compare(before Report) {
+func (b *Books) compare(before *Books) {
 	was := fmt.Sprint(before.Orders, before.Payments, before.Charges, before.Refunds, before.Tasks, before.Receipts, before.Mails)
-	is := fmt.Sprint(r.Orders, r.Payments, r.Charges, r.Refunds, r.Tasks, r.Receipts, r.Mails)
+	is := fmt.Sprint(b.Orders, b.Payments, b.Charges, b.Refunds, b.Tasks, b.Receipts, b.Mails)
 	if was != is {
-		r.Violations = append(r.Violations, "the replay changed something: "+was+" became "+is)
+		b.brokenf("the replay changed something: %s became %s", was, is)
 	}
 }

@@ -1,24 +1,21 @@
 // Package shopdemo runs examples/shop as it would be run for real, beside real
-// settleonce workers and a provider that loses answers, kills processes of both
-// while customers order, replays whole topics, and checks from outside what came of
-// it: the shop's tables, the provider's ledger and the mail gateway's are held
-// against each other.
+// settleonce workers, and checks from outside what came of it: the shop's tables, the
+// provider's ledger and the mail gateway's are held against each other.
+//
+// Shop is a shop beside a fleet, whoever breaks what; internal/torture has one too.
+// Run is `make shop`: a provider that loses answers, processes of both killed while
+// customers order, whole topics replayed.
 package shopdemo
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
+	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/settleonce/settleonce/examples/shop/order"
-	"github.com/settleonce/settleonce/internal/childproc"
 	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/kafka"
 	"github.com/settleonce/settleonce/payment"
@@ -63,15 +60,22 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports the first setting that must be changed.
-func (c Config) Validate() error {
-	switch {
-	case c.Shop == "":
-		return errors.New("name the shop's program: go build -o bin/shop ./examples/shop")
-	case c.Orders < 1 || c.Length < time.Second:
-		return errors.New("let customers place at least one order, in at least a second")
+// shop is the one that the run has.
+func (c Config) shop(random *rand.Rand) ShopConfig {
+	return ShopConfig{
+		Program: c.Shop, Prefix: c.Fleet.Prefix, Orders: c.Orders, Length: c.Length, GatewayForgets: c.GatewayForgets, Random: random,
 	}
-	return nil
+}
+
+// Report is what a run came to.
+type Report struct {
+	Books
+
+	Seed  uint64         `json:"seed"`
+	Took  time.Duration  `json:"took"`
+	Kills map[string]int `json:"kills"`
+	// Kept is where data and logs are, after a violation.
+	Kept string `json:"kept,omitempty"`
 }
 
 // behaviour is a provider that declines, loses answers and is slow now and then.
@@ -82,11 +86,9 @@ type run struct {
 	Config
 
 	fleet    *fleet.Fleet
-	pool     *pgxpool.Pool
+	shop     *Shop
 	random   *rand.Rand
-	front    string // address of the page
-	mailgate string
-	children []*fleet.Child
+	children []*fleet.Child // of workers and shop
 	kills    map[string]int
 }
 
@@ -94,78 +96,32 @@ type run struct {
 // done; what is wrong in the shop is in the report.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	cfg = cfg.WithDefaults()
-	if err := cfg.Validate(); err != nil {
+	r := &run{Config: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 5)), kills: map[string]int{}}
+	if err := cfg.shop(r.random).Validate(); err != nil {
 		return Report{}, err
 	}
 	cfg.Fleet.SimBehaviour, cfg.Fleet.Say = behaviour, cfg.Say
-	f, err := fleet.Start(ctx, cfg.Fleet)
-	defer func() { _ = f.Stop(context.WithoutCancel(ctx)) }()
+	var err error
+	r.fleet, err = fleet.Start(ctx, cfg.Fleet)
+	defer func() { _ = r.fleet.Stop(context.WithoutCancel(ctx)) }()
+	if err == nil {
+		err = r.startWorkers(ctx)
+	}
 	if err != nil {
 		return Report{}, err
 	}
-	r := &run{Config: cfg, fleet: f, random: rand.New(rand.NewPCG(cfg.Seed, 5)), kills: map[string]int{}}
-	if err := r.open(ctx); err != nil {
+	r.shop, err = Open(ctx, r.fleet, cfg.shop(r.random))
+	defer r.shop.Close()
+	if err != nil {
 		return Report{}, err
 	}
-	defer r.pool.Close()
+	r.children = append(r.children, r.shop.Children()...)
 	return r.play(ctx)
 }
 
-func (r *run) play(ctx context.Context) (Report, error) {
-	begun := time.Now()
-	r.Say(fmt.Sprintf("customers order, seed %d; watch http://%s", r.Seed, r.front))
-	if err := r.trade(ctx); err != nil {
-		return Report{}, err
-	}
-	r.Say("everybody has ordered, waiting until all is settled")
-	if err := r.drain(ctx); err != nil {
-		return Report{}, fmt.Errorf("%w; logs are in %s", err, r.fleet.Keep())
-	}
-	before, err := r.check(ctx)
-	if err != nil {
-		return before, err
-	}
-	for range r.Replays {
-		r.Say("publishing every record of every topic again")
-		if err := r.replay(ctx); err != nil {
-			return before, err
-		}
-	}
-	report, err := r.check(ctx)
-	if err != nil {
-		return report, err
-	}
-	report.compare(before)
-	report.Seed, report.Kills, report.Took = r.Seed, r.kills, time.Since(begun)
-	if len(report.Violations) > 0 {
-		report.Kept = r.fleet.Keep()
-	}
-	if r.Hold {
-		r.Say("the shop stays open at http://" + r.front + " until you press Ctrl-C")
-		<-ctx.Done()
-	}
-	return report, nil
-}
-
-// open makes the shop's database and topic, and starts everything.
-func (r *run) open(ctx context.Context) error {
-	dsn, err := r.createDatabase(ctx)
-	if err != nil {
-		return fmt.Errorf("make the shop's database: %w", err)
-	}
-	if r.pool, err = pgxpool.New(ctx, dsn); err != nil {
-		return err
-	}
-	spec := kafka.TopicSpec{Name: r.Fleet.Prefix + order.Topic, Partitions: shopPartitions, Replication: 1}
-	results, err := r.fleet.Client().EnsureTopics(ctx, []kafka.TopicSpec{spec})
-	if err == nil && results[0].Err != nil {
-		err = results[0].Err
-	}
-	if err != nil {
-		return fmt.Errorf("make the shop's topic: %w", err)
-	}
+func (r *run) startWorkers(ctx context.Context) error {
 	for _, role := range []string{"outbox", "reconciler", "consumer"} {
-		for number := range 2 {
+		for number := range each {
 			child, err := r.fleet.StartWorker(ctx, role, number, "SETTLEONCE_REPAY_NAMED="+order.Caller, "SETTLEONCE_SESSION_TIMEOUT=6s",
 				"SETTLEONCE_LEASE=6s", "SETTLEONCE_DRAIN_TIMEOUT=3s", "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=2s", "SETTLEONCE_CHANNEL_QUERY_TIMEOUT=2s", "SETTLEONCE_CHANNEL_LONGEST_EXECUTION=3s")
 			if err != nil {
@@ -174,58 +130,94 @@ func (r *run) open(ctx context.Context) error {
 			r.children = append(r.children, child)
 		}
 	}
-	return r.openShop(ctx, dsn)
-}
-
-// shopPartitions is how many partitions the shop gives its topic.
-const shopPartitions = 8
-
-func (r *run) openShop(ctx context.Context, dsn string) error {
-	ports, err := childproc.FreePorts(ctx, 2)
-	if err != nil {
-		return fmt.Errorf("find free ports: %w", err)
-	}
-	r.front, r.mailgate = fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
-	common := []string{
-		"-dsn", dsn, "-brokers", join(r.fleet.Brokers()), "-prefix", r.Fleet.Prefix, "-page", r.front, "-mailgate", r.mailgate,
-		"-patience", "5s", "-lost-mail-answers", "0.1", fmt.Sprintf("-gateway-forgets=%t", r.GatewayForgets),
-	}
-	for _, job := range []struct {
-		name, ready string
-		each        int
-	}{{"mailgate", "http://" + r.mailgate + "/mails", 1}, {"page", "http://" + r.front + "/healthz", 1}, {"outbox", "", 2}, {"orders", "", 2}, {"packing", "", 2}, {"receipts", "", 2}} {
-		for number := range job.each {
-			child, err := r.fleet.StartProgram(ctx, fmt.Sprintf("shop-%s-%d", job.name, number), r.Shop, job.ready, append([]string{"-jobs", job.name}, common...)...)
-			if err != nil {
-				return err
-			}
-			if job.name != "mailgate" && job.name != "page" { // somebody else's, and what customers need to place an order
-				r.children = append(r.children, child)
-			}
-		}
-	}
 	return nil
 }
 
-func (r *run) createDatabase(ctx context.Context) (string, error) {
-	conn, err := pgx.Connect(ctx, r.fleet.DSN())
+func (r *run) play(ctx context.Context) (Report, error) {
+	begun := time.Now()
+	r.Say(fmt.Sprintf("customers order, seed %d; watch http://%s", r.Seed, r.shop.front))
+	if err := r.trade(ctx); err != nil {
+		return Report{}, err
+	}
+	r.Say("everybody has ordered, waiting until all is settled")
+	if err := r.shop.Drain(ctx, r.Patience); err != nil {
+		return Report{}, fmt.Errorf("%w; logs are in %s", err, r.fleet.Keep())
+	}
+	before, err := r.shop.Check(ctx, r.Patience)
 	if err != nil {
-		return "", err
+		return Report{Books: before}, err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, "CREATE DATABASE shop"); err != nil {
-		return "", err
+	for range r.Replays {
+		r.Say("publishing every record of every topic again")
+		if err := r.replay(ctx); err != nil {
+			return Report{Books: before}, err
+		}
 	}
-	dsn, err := url.Parse(r.fleet.DSN())
+	books, err := r.shop.Check(ctx, r.Patience)
 	if err != nil {
-		return "", err
+		return Report{Books: books}, err
 	}
-	dsn.Path = "/shop"
-	return dsn.String(), nil
+	books.compare(&before)
+	report := Report{Books: books, Seed: r.Seed, Kills: r.kills, Took: time.Since(begun)}
+	if len(report.Violations) > 0 {
+		report.Kept = r.fleet.Keep()
+	}
+	if r.Hold {
+		r.Say("the shop stays open at http://" + r.shop.front + " until you press Ctrl-C")
+		<-ctx.Done()
+	}
+	return report, nil
 }
 
-// topics are all that are replayed.
-func (r *run) topics() []string {
+// replay publishes every record of every topic again, as an operator would who
+// does not know what was lost, and waits until all is read.
+func (r *run) replay(ctx context.Context) error {
+	client := r.fleet.Client()
+	publisher, err := client.NewPublisher(kafka.PublisherConfig{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = publisher.Close(context.WithoutCancel(ctx)) }()
 	names := payment.NewTopics(r.Fleet.Prefix)
-	return []string{names.Commands, names.Replies, names.Events, r.Fleet.Prefix + order.Topic}
+	for _, topic := range []string{names.Commands, names.Replies, names.Events, r.Fleet.Prefix + order.Topic} {
+		var again []kafka.Message
+		if err := client.ReadAll(ctx, topic, func(record kafka.Record) error {
+			again = append(again, kafka.Message{Topic: topic, Key: record.Key, Value: record.Value, Headers: record.Headers})
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read %s: %w", topic, err)
+		}
+		if err := publisher.Publish(ctx, again...); err != nil {
+			return fmt.Errorf("publish %s again: %w", topic, err)
+		}
+	}
+	if err := r.awaitConsumers(ctx, names.Commands); err != nil {
+		return err
+	}
+	if err := r.shop.Drain(ctx, r.Patience); err != nil {
+		return err
+	}
+	if err := r.shop.ResetGroups(ctx, r.Say); err != nil {
+		return err
+	}
+	return r.shop.Drain(ctx, r.Patience)
 }
+
+// awaitConsumers waits until the workers have read all commands.
+func (r *run) awaitConsumers(ctx context.Context, topic string) error {
+	for deadline := time.Now().Add(r.Patience); ; {
+		lag, err := r.fleet.Lag(ctx, r.Fleet.Prefix+"settleonce-consumer", topic)
+		if err != nil || lag == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d commands are not read in time", lag)
+		}
+		if !fleet.Pause(ctx, time.Second/2) {
+			return ctx.Err()
+		}
+	}
+}
+
+// role is a child's name without its number.
+func role(c *fleet.Child) string { return c.Name[:strings.LastIndexByte(c.Name, '-')] }

@@ -28,8 +28,8 @@ import (
 var tables string
 
 const (
-	// Caller is who the shop is for settleonce, and the namespace of its
-	// obligations, which must be set to "repay: named".
+	// Caller is who the shop is for settleonce, unless it is told another name. That is
+	// also the namespace of its obligations, which must be set to "repay: named".
 	Caller = "shop"
 	// Topic carries what was decided about orders, to packing and receipts.
 	Topic = "shop.orders"
@@ -54,13 +54,15 @@ var (
 
 // Desk takes orders.
 type Desk struct {
-	pool    *pgxpool.Pool
-	channel string
+	pool            *pgxpool.Pool
+	caller, channel string
 }
 
 // NewDesk returns a desk that keeps its orders in pool and has them paid through
-// the channel.
-func NewDesk(pool *pgxpool.Pool, channel string) *Desk { return &Desk{pool: pool, channel: channel} }
+// the channel, in the caller's name.
+func NewDesk(pool *pgxpool.Pool, caller, channel string) *Desk {
+	return &Desk{pool: pool, caller: caller, channel: channel}
+}
 
 // Migrate makes the shop's tables. It may be run again.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
@@ -90,6 +92,8 @@ type Order struct {
 	Currency      string `json:"currency"`
 	Customer      string `json:"customer"`
 	PaymentMethod string `json:"paymentMethod"`
+	// Metadata is handed to the payment's channel. Defaults to none.
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Place stores the order, holds its stock and asks for its payment, all or
@@ -139,8 +143,8 @@ func (d *Desk) PayAgain(ctx context.Context, id, paymentMethod string) (key uuid
 // know its answer.
 func (d *Desk) ask(ctx context.Context, tx pgx.Tx, o Order) (uuid.UUID, error) {
 	command, err := producer.NewCommand(producer.Intent{
-		Caller: Caller, OrderID: o.ID, Amount: o.Amount, Currency: o.Currency, CustomerID: o.Customer,
-		PaymentMethod: o.PaymentMethod, Channel: d.channel,
+		Caller: d.caller, OrderID: o.ID, Amount: o.Amount, Currency: o.Currency, CustomerID: o.Customer,
+		PaymentMethod: o.PaymentMethod, Channel: d.channel, Metadata: o.Metadata,
 	})
 	if err != nil {
 		return uuid.Nil, err

@@ -45,7 +45,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	pool := pgtest.New(t, migrate)
-	s := &shop{t: t, pool: pool, desk: order.NewDesk(pool, "sim")}
+	s := &shop{t: t, pool: pool, desk: order.NewDesk(pool, order.Caller, "sim")}
 	require.NoError(t, s.desk.Stock(t.Context(), "mug", 10))
 	return s
 }
@@ -68,7 +68,7 @@ func (s *shop) payAgain(id string) uuid.UUID {
 
 func (s *shop) hear(m *inbox.Message) {
 	s.t.Helper()
-	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error { return order.Hear(s.t.Context(), tx, m) }))
+	require.NoError(s.t, pgx.BeginFunc(s.t.Context(), s.pool, func(tx pgx.Tx) error { return order.Hear(order.Caller)(s.t.Context(), tx, m) }))
 }
 
 // event tells of the payment with the key.
@@ -266,7 +266,7 @@ func (s *shop) customer(i int) error {
 	var group errgroup.Group
 	for _, m := range news {
 		group.Go(func() error {
-			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return order.Hear(ctx, tx, m) })
+			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return order.Hear(order.Caller)(ctx, tx, m) })
 		})
 	}
 	return group.Wait()

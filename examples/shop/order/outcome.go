@@ -16,16 +16,18 @@ import (
 	"github.com/settleonce/settleonce/producer"
 )
 
-// Hear is the inbox's handler for payment.events and payment.replies: it writes
-// down what became of a payment and decides about its order. The two topics
+// Hear returns the inbox's handler for payment.events and payment.replies: it writes
+// down what became of a payment of the caller's and decides about its order. The two topics
 // arrive in any order, and so do the payments of one order; every decision is made
 // under the order's row lock from what all its payments have come to.
-func Hear(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
-	news, err := read(m)
-	if err != nil || news.caller != Caller {
-		return err
+func Hear(caller string) inbox.Handler {
+	return func(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
+		news, err := read(m)
+		if err != nil || news.caller != caller {
+			return err
+		}
+		return news.apply(ctx, tx)
 	}
-	return news.apply(ctx, tx)
 }
 
 // news is what a message says about one payment.
