@@ -81,20 +81,16 @@ func checkLargeRecord(t *testing.T, s *suite) {
 func checkPausedAlone(t *testing.T, s *suite) {
 	topic := s.topic(t, "paused", 2)
 	s.produce(t, topic, 0, 50)
-	const longPoll, soon = 20 * time.Second, 10 * time.Second
+	const longPoll = 2 * patience // whoever waits for one waits in vain
 	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, MaxInFlight: 5, FetchMaxWait: longPoll}, false)
 	eventually(t, func() bool { return len(m.of(0)) == 5 }, "partition 0 full")
 	for i := range 20 {
-		begun := time.Now()
 		s.produceValues(t, topic, 1, i, i+1)
 		eventually(t, func() bool { return len(m.of(1)) == i+1 }, "partition 1 flows")
 		m.of(1)[i].Finish()
-		require.Less(t, time.Since(begun), soon)
 	}
-	begun := time.Now()
 	kafka.Finish(m.of(0))
-	eventually(t, func() bool { return len(m.of(0)) == 10 }, "partition 0 goes on")
-	require.Less(t, time.Since(begun), soon, "it waited for a long poll of the others")
+	eventually(t, func() bool { return len(m.of(0)) == 10 }, "partition 0 goes on: it waited for a long poll of the others")
 }
 
 // A record that nobody finishes ends Run.

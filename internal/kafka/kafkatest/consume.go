@@ -100,7 +100,7 @@ func checkCommitAnswerLost(t *testing.T, s *suite) {
 func checkStopDrains(t *testing.T, s *suite) {
 	topic := s.topic(t, "drain", 1)
 	s.produce(t, topic, 0, 3)
-	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, CommitInterval: time.Hour, DrainTimeout: 9 * time.Second}, false)
+	m := s.join(t, kafka.ConsumerConfig{Topics: []string{topic}, CommitInterval: time.Hour, DrainTimeout: rebalance - time.Second}, false)
 	got := m.waitFor(t, 3)
 	m.stop()
 	select {

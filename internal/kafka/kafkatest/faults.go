@@ -11,9 +11,10 @@ import (
 
 // The API keys that the suite breaks or counts.
 const (
-	apiProduce = 0
-	apiFetch   = 1
-	apiCommit  = 8
+	apiProduce      = 0
+	apiFetch        = 1
+	apiCommit       = 8
+	apiInitProducer = 22
 )
 
 var errBroken = errors.New("connection broken by the test")

@@ -100,8 +100,10 @@ func (s *suite) unresolved(t *testing.T, p *kafka.FencedProducer, topic string, 
 	t.Helper()
 	s.faults.Lose(apiProduce, 1000)
 	defer s.faults.Lose(apiProduce, 0)
+	within := 100 * time.Millisecond
 	eventually(t, func() bool { // a busy machine may not get to the write in time
-		ctx, cancel := context.WithTimeout(s.context(t), 200*time.Millisecond)
+		within = min(2*within, 10*time.Second)
+		ctx, cancel := context.WithTimeout(s.context(t), within)
 		defer cancel()
 		for _, err := range s.send(ctx, p, topic, vs...).Errors {
 			require.ErrorIs(t, err, kafka.ErrUnresolved)

@@ -28,7 +28,7 @@ func checkResetOffsets(t *testing.T, s *suite) {
 	require.NoError(t, err)
 	require.False(t, found.Running())
 	require.NoError(t, s.client.ResetOffsets(s.context(t), group, topic, map[int]int64{0: 7, 1: 0}))
-	member := s.kgo(t, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.SessionTimeout(6*time.Second))
+	member := s.kgo(t, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.SessionTimeout(session))
 	fetched := member.PollFetches(s.context(t))
 	require.NoError(t, fetched.Err0())
 	require.EqualValues(t, 7, fetched.Records()[0].Offset)

@@ -16,8 +16,13 @@ import (
 	"github.com/settleonce/settleonce/internal/kafka"
 )
 
-// patience bounds every wait of the suite.
-const patience = 90 * time.Second
+const (
+	// patience bounds every wait of the suite.
+	patience = 3 * time.Minute
+	// session and rebalance are what members are given: a machine that pauses them must
+	// not take their partitions away. transaction is how long one may be open.
+	session, rebalance, transaction = time.Minute, 30 * time.Second, 10 * time.Minute
+)
 
 // Cluster is a running broker or cluster, without authentication.
 type Cluster struct {
@@ -105,7 +110,9 @@ func (s *suite) context(t *testing.T) context.Context {
 // kgo is another client library, as an upstream service would use.
 func (s *suite) kgo(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	opts = append([]kgo.Opt{kgo.SeedBrokers(s.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)
+	opts = append([]kgo.Opt{
+		kgo.SeedBrokers(s.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(transaction),
+	}, opts...)
 	cl, err := kgo.NewClient(opts...)
 	require.NoError(t, err)
 	t.Cleanup(cl.Close)

@@ -44,6 +44,12 @@ func (s *suite) joinWith(t *testing.T, client *kafka.Client, cfg kafka.ConsumerC
 		}
 		return nil
 	}
+	if cfg.SessionTimeout == 0 {
+		cfg.SessionTimeout = session
+	}
+	if cfg.RebalanceTimeout == 0 {
+		cfg.RebalanceTimeout = rebalance
+	}
 	if cfg.HeartbeatInterval == 0 {
 		cfg.HeartbeatInterval = 100 * time.Millisecond
 	}

@@ -108,6 +108,7 @@ func checkStaleFinish(t *testing.T, s *suite) {
 	b := s.join(t, cfg, true)
 	p := moved(t, topic, a, b)
 	s.eventuallyCommitted(t, s.group(""), topic, p, 5)
+	eventually(t, func() bool { return len(a.of(1-p)) >= 10 }, "delivered again in the second generation")
 	require.NoError(t, b.leave(t))
 	eventually(t, func() bool { return len(a.owns(topic)) == 2 }, "both again")
 	kafka.Finish(old)
