@@ -177,7 +177,7 @@ func (f *backfillFlags) takeFrom(cmd *cobra.Command, p process, source backfill.
 ) error {
 	mapping, err := backfill.NewMapping(backfill.MappingConfig{
 		Columns: f.columns, Values: f.values, Outcomes: f.outcomes, MajorUnits: f.amounts == "major", Ask: f.ask,
-		Caller:   known,
+		Caller: known, Registered: c.Callers.InDatabase(),
 		Identity: func(channel string) string { return c.Channels[channel].Capabilities.Identity },
 	}, source.Columns())
 	if err != nil {
@@ -228,8 +228,8 @@ func knownCallers(ctx context.Context, registry *callers.Registry, c *config.Con
 
 // unfinished makes a run that left rows behind fail, after its report.
 func unfinished(report backfill.Report, err error) error {
-	if n := report.RefusedRows(); n > 0 && err == nil {
-		return fmt.Errorf("%d of %d rows cannot be taken: see the report, correct them at their source or in the mapping, and run it again", n, report.Read)
+	if n := report.NotTaken(); n > 0 && err == nil {
+		return fmt.Errorf("%d of %d rows cannot be taken: see the report, correct them at their source or in the mapping, and run it again", n, report.ResumedAfter+report.Read)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func fillBackfill(t *table, r *backfill.Report) {
 	if r.ResumedAfter > 0 {
 		t.row("went on after", r.ResumedAfter)
 	}
+	if r.RefusedBefore > 0 {
+		t.row("  of them not taken", r.RefusedBefore, "by the run that was stopped; the next full run lists them again")
+	}
 	t.row("rows read", r.Read)
 	t.row(verb, r.New(), fmt.Sprintf("%d succeeded, %d declined, %d without an outcome", r.Succeeded, r.Declined, r.Review))
 	if r.Generated > 0 {
@@ -50,9 +53,9 @@ func nextStep(r *backfill.Report, f *backfillFlags) string {
 	switch {
 	case !r.Finished:
 		return "stopped; the same command goes on from here"
-	case r.RefusedRows() > 0 && f.rejects == "":
-		return "--rejects FILE lists all rows that are not taken"
-	case r.RefusedRows() > 0:
+	case r.NotTaken() > 0 && (f.rejects == "" || r.RefusedBefore > 0):
+		return "run it again with --rejects FILE, which lists all rows that are not taken"
+	case r.NotTaken() > 0:
 		return "correct what " + f.rejects + " lists, and run it again: what is there stays"
 	case !r.Executed:
 		return "nothing was changed: add --execute --reason TEXT to do it"

@@ -54,6 +54,9 @@ type MappingConfig struct {
 	// Caller is the namespace of a caller's obligations, and whether the caller is
 	// configured. Defaults to any caller, and itself.
 	Caller func(name string) (namespace string, known bool)
+	// Registered says that the namespaces are from the table of callers: a run ends
+	// when one of them is changed meanwhile (G15).
+	Registered bool
 	// Identity is the account of a channel at its provider, "" for one that is not
 	// configured. Defaults to none.
 	Identity func(channel string) string

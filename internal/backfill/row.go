@@ -95,7 +95,7 @@ func (m *Mapping) payment(r *Record) (p store.Imported, generated bool, err erro
 		// Under another name nothing would recognise its retries.
 		return p, false, invalid(FieldCaller, "is none of the callers that are configured")
 	}
-	p.Namespace, p.ChannelIdentity = namespace, m.cfg.Identity(p.Command.Channel)
+	p.Namespace, p.Registered, p.ChannelIdentity = namespace, m.cfg.Registered, m.cfg.Identity(p.Command.Channel)
 	return p, generated, nil
 }
 

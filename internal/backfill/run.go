@@ -42,8 +42,10 @@ type Report struct {
 	Executed bool   `json:"executed"`
 	// Finished is false where the run was stopped.
 	Finished bool `json:"finished"`
-	// ResumedAfter are the rows that earlier runs of this pass had read.
-	ResumedAfter int64 `json:"resumedAfter"`
+	// ResumedAfter are the rows that earlier runs of this pass had read, RefusedBefore
+	// those of them that were not taken.
+	ResumedAfter  int64 `json:"resumedAfter"`
+	RefusedBefore int64 `json:"refusedBefore,omitempty"`
 	// Read are the rows of this run. Each is one of the following.
 	Read      int64 `json:"read"`
 	Succeeded int64 `json:"succeeded"`
@@ -65,7 +67,10 @@ type Report struct {
 // New are the payments that were not there.
 func (r *Report) New() int64 { return r.Succeeded + r.Declined + r.Review }
 
-// RefusedRows are the rows that were not taken.
+// NotTaken are the rows of this pass that were not taken.
+func (r *Report) NotTaken() int64 { return r.RefusedBefore + r.RefusedRows() }
+
+// RefusedRows are the rows of this run that were not taken.
 func (r *Report) RefusedRows() int64 {
 	var n int64
 	for _, count := range r.Refused {
@@ -123,7 +128,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer end()
 	r.progress = progress
 	if progress.Position != "" {
-		r.report.ResumedAfter = progress.Read
+		r.report.ResumedAfter, r.report.RefusedBefore = progress.Read, progress.Refused
 		if err := r.cfg.Source.Skip(ctx, progress.Position, progress.Read); err != nil {
 			return err
 		}

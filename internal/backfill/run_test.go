@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -81,6 +82,26 @@ func TestRunGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, again.ResumedAfter)
 	require.EqualValues(t, 1, again.New(), "another content begins anew")
+}
+
+// Rows that a stopped run could not take are not forgotten by the run that goes on: it does not end as if all were there (G5).
+func TestG5_RunGoesOnWithWhatWasNotTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	text := strings.Replace(payments(300), "\n3,order-3,102,,", "\n3,order-3,102,gone,", 1)
+	cfg := w.config(openCSV(t, text), constants())
+	cfg.Batch = 100
+	ctx, stop := stopping(t.Context(), 1)
+	cfg.Progress = stop
+	report, err := backfill.Run(ctx, cfg)
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, 1, report.RefusedRows())
+
+	rest, err := w.run(w.config(openCSV(t, text), constants()))
+	require.NoError(t, err)
+	require.EqualValues(t, 200, rest.New())
+	require.Zero(t, rest.RefusedRows())
+	require.EqualValues(t, 1, rest.NotTaken())
 }
 
 // Every row that is not taken is told, with what is wrong with it, and the others are taken.

@@ -20,8 +20,10 @@ type Imported struct {
 	// and PaymentMethod may be unknown.
 	Command     payment.Command
 	Fingerprint payment.Fingerprint
-	// Namespace is the obligation's.
-	Namespace string
+	// Namespace is the obligation's. Registered says that it is from the table of
+	// callers: it is compared with that when the row is stored.
+	Namespace  string
+	Registered bool
 	// State is Succeeded, Declined, or Review for one without an outcome.
 	State payment.State
 	// ProviderKey is the key its provider knows it by. The nil UUID: not known; then
@@ -135,9 +137,13 @@ func (s *Store) importBatch(ctx context.Context, rows []Imported, progress *Prog
 	run := newImportRun(rows)
 	run.source = progress.Source
 	err = s.inTx(ctx, func(b *pgx.Batch) {
+		run.queueCallers(b)
 		run.queueInsert(b)
 		run.queueKnown(b)
 	}, func(b *pgx.Batch) error {
+		if run.moved {
+			return errMoved
+		}
 		taken = run.judge()
 		if kept = keep && !slices.Contains(taken, TakenOutcome); kept {
 			queueProgress(b, progress)
@@ -177,6 +183,7 @@ type importRun struct {
 	first    map[uuid.UUID]int
 	inserted map[uuid.UUID]bool
 	known    map[uuid.UUID]Payment
+	moved    bool // a caller has another namespace than its rows
 }
 
 func newImportRun(rows []Imported) *importRun {
@@ -276,8 +283,11 @@ func (s *Store) importOutcomes(ctx context.Context, rows []Imported, taken []Tak
 		return err
 	}
 	for j := range applied {
-		if applied[j].Err != nil {
-			taken[of[j]] = RefusedUnstorable
+		switch i := of[j]; {
+		case applied[j].Err != nil:
+			taken[i] = RefusedUnstorable
+		case applied[j].Change == nil: // somebody was faster, and may know otherwise (G9)
+			taken[i] = compareImported(&applied[j].After, &rows[i])
 		}
 	}
 	return nil

@@ -237,6 +237,51 @@ func TestG5_PositionWaitsForOutcomes(t *testing.T) {
 	require.Equal(t, 1, w.count(`SELECT count(*) FROM settleonce.backfills WHERE position = '1'`))
 }
 
+// G9: its provider's decline ends a payment in review just before its source's success would. That stays, and the
+// row is told to differ: it does not count as resolved.
+func TestG9_ImportedOutcomeComesTooLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open := old(t, payment.Review)
+	w.bring(open)
+	ended := open
+	ended.State, ended.ProviderReference = payment.Succeeded, "ch_9"
+	w.exec(`CREATE FUNCTION declined() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+			UPDATE settleonce.payments SET state = 5, ended_at = clock_timestamp();
+			DELETE FROM settleonce.open_payments;
+			RETURN NEW;
+		END$$;
+		CREATE TRIGGER declined BEFORE INSERT ON settleonce.provider_references FOR EACH ROW EXECUTE FUNCTION declined()`)
+	require.Equal(t, []store.Taken{store.RefusedOutcome}, w.bring(ended))
+	require.Equal(t, payment.Declined, w.status(idOf(ended.Command)).Payment.State)
+}
+
+// G15: while old payments are brought in, which takes hours, their caller is given another namespace. What would
+// come in under the old one afterwards would keep no order from being paid twice: none does.
+func TestG15_ImportComparesCallersWithTheTable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.caller("shop", "shop")
+	row := func() store.Imported {
+		return old(t, payment.Review, func(r *store.Imported) { r.Registered = true })
+	}
+	progress, end, err := w.store.BeginBackfill(t.Context(), "legacy", "c", "ada", "test")
+	require.NoError(t, err)
+	defer end()
+	w.caller("shop", "family")
+	progress.Position = "1"
+	_, err = w.store.Import(t.Context(), []store.Imported{row()}, &progress)
+	require.ErrorIs(t, err, store.ErrCallersChanged)
+	require.Zero(t, w.count(`SELECT count(*) FROM settleonce.payments`))
+	require.Zero(t, w.count(`SELECT count(*) FROM settleonce.backfills WHERE position <> ''`))
+	w.caller("shop", "shop")
+	_, err = w.look.Exec(t.Context(), `UPDATE settleonce.callers SET revoked_at = now()`)
+	require.NoError(t, err)
+	taken, err := w.store.Import(t.Context(), []store.Imported{row(), row()}, &progress)
+	require.NoError(t, err, "what a caller paid counts after it was shut out")
+	require.Equal(t, []store.Taken{store.TakenNew, store.TakenNew}, taken)
+}
+
 // G1: an import and a claim of the same key at once: one of them is first, and the other one sees it.
 func TestG1_ImportBesideClaims(t *testing.T) {
 	t.Parallel()

@@ -23,20 +23,48 @@ const callersLock int64 = 7270912646313543
 // the claim itself: two workers can never judge one caller by two namespaces (G15),
 // however old what they know is.
 func (run *claimRun) queueCallers(b *pgx.Batch) {
-	type entry struct{ caller, namespace string }
-	seen := make(map[entry]bool, 4)
-	var names, namespaces []string
+	var places callerPlaces
 	for _, i := range run.order {
-		e := entry{run.arrivals[i].Identity.Caller, run.arrivals[i].Namespace}
-		if !seen[e] {
-			seen[e] = true
-			names, namespaces = append(names, e.caller), append(namespaces, e.namespace)
-		}
+		places.add(run.arrivals[i].Identity.Caller, run.arrivals[i].Namespace)
 	}
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, callersLock)
 	b.Queue(`SELECT count(*) <> cardinality($1::text[]) FROM unnest($1::text[], $2::text[]) AS u(name, ns)
-		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns AND c.revoked_at IS NULL`, names, namespaces).
+		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns AND c.revoked_at IS NULL`, places.names, places.namespaces).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&run.strangers) })
+}
+
+// errMoved stops an import: the rest would come into a namespace where it keeps no
+// order from being paid twice.
+var errMoved = fmt.Errorf("a caller has another namespace than when the run began, run it again: %w", ErrCallersChanged)
+
+// queueCallers is the same for an import, whose run may take hours (G15). A caller that
+// was shut out keeps what it paid.
+func (run *importRun) queueCallers(b *pgx.Batch) {
+	var places callerPlaces
+	for _, i := range run.order {
+		if r := &run.rows[i]; r.Registered {
+			places.add(r.Command.Caller, r.Namespace)
+		}
+	}
+	if len(places.names) == 0 {
+		return
+	}
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, callersLock)
+	b.Queue(`SELECT count(*) <> cardinality($1::text[]) FROM unnest($1::text[], $2::text[]) AS u(name, ns)
+		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns`, places.names, places.namespaces).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&run.moved) })
+}
+
+// callerPlaces are callers and their namespaces, each pair once.
+type callerPlaces struct{ names, namespaces []string }
+
+func (p *callerPlaces) add(name, namespace string) {
+	for i := range p.names {
+		if p.names[i] == name && p.namespaces[i] == namespace {
+			return
+		}
+	}
+	p.names, p.namespaces = append(p.names, name), append(p.namespaces, namespace)
 }
 
 // NamespaceError says that a caller has payments in another namespace, which would
