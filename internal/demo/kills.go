@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
@@ -271,6 +273,21 @@ func (m *member) end(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return m.Kill()
+}
+
+// end ends the processes of roles in good order. An error says that one had to be
+// killed.
+func (c *crew) end(ctx context.Context, roles []string) error {
+	const patience = time.Minute
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var all errgroup.Group
+	for _, m := range c.members {
+		if slices.Contains(roles, m.role) {
+			all.Go(func() error { return m.End(ctx) })
+		}
+	}
+	return all.Wait()
 }
 
 // losses are what was killed, by role, and what ended by itself.

@@ -35,8 +35,9 @@ type watcher struct {
 	news, checked time.Time
 	swept         time.Time
 	missing       []string
-	// unread is what a service downstream has not read, once nothing else is missing.
-	unread []string
+	// beside is what a service downstream has not read, and what is under way in a shop,
+	// once nothing else is missing.
+	beside []string
 }
 
 // watch ends when all is settled and silent, or when patience is over.
@@ -96,6 +97,8 @@ func (w *watcher) look(ctx context.Context) error {
 func (w *watcher) seen(r *kafka.Record) {
 	topics := &w.run.tail.Topics
 	switch {
+	case w.run.cfg.Shop.owns(r.Value): // the progress is that of the script
+		w.news = time.Now()
 	case slices.Contains(topics.AllEvents(), r.Topic):
 		w.event(r)
 	case slices.Contains(topics.AllReplies(), r.Topic):
@@ -165,14 +168,18 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 	if len(w.missing) > 0 {
 		return false, nil
 	}
-	var err error
-	w.unread, err = w.run.cfg.Downstream.left(ctx)
-	return len(w.unread) == 0 && err == nil, err
+	unread, err := w.run.cfg.Downstream.left(ctx)
+	if err != nil {
+		return false, err
+	}
+	underWay, err := w.run.cfg.Shop.left(ctx)
+	w.beside = append(unread, underWay...)
+	return len(w.beside) == 0 && err == nil, err
 }
 
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
-	missing := slices.Concat(w.missing, w.unread)
+	missing := slices.Concat(w.missing, w.beside)
 	if n := w.run.player.giveUp(); n > 0 {
 		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", n))
 	}
@@ -180,6 +187,27 @@ func (w *watcher) waitsFor() []string {
 		missing = append(missing, "killed processes that start again")
 	}
 	return missing
+}
+
+// still ends the workers, so that topics, tables and books, which are read one after the
+// other, tell of the same moment: a payment in review may be settled at any time. What
+// the relays published last is waited for downstream.
+func (r *run) still(ctx context.Context) error {
+	for _, roles := range [][]string{{RoleGateway, RoleConsumer, RoleReconciler}, {RoleOutbox}} {
+		if err := r.crew.end(ctx, roles); err != nil && r.cfg.Disturb == nil {
+			return err
+		}
+	}
+	const patience = 2 * time.Minute
+	for end := time.Now().Add(patience); len(r.unsettled) == 0 && time.Now().Before(end); {
+		if left, err := r.cfg.Downstream.left(ctx); len(left) == 0 && err == nil {
+			return nil
+		}
+		if !fleet.Pause(ctx, glance) {
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // tell reports the progress.

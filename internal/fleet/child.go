@@ -157,6 +157,15 @@ func (c *Child) stop(ctx context.Context) error {
 	return c.proc.Stop(ctx, syscall.SIGTERM)
 }
 
+// End ends the process in good order (SIGTERM), and kills it when it is still there at
+// the end of ctx, which is an error.
+func (c *Child) End(ctx context.Context) error {
+	if err := c.proc.Stop(ctx, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end %s: %w", c.Name, err)
+	}
+	return nil
+}
+
 // clean leaves settings of ours out of the environment: children get theirs from
 // the fleet alone.
 func clean(env []string) []string {
