@@ -66,7 +66,7 @@ func TestRun_AppliesEachEventOnce(t *testing.T) {
 		require.NoError(t, pool.QueryRow(t.Context(), sql, args...).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return count("SELECT count(*) FROM downstream.payments") == 2 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return count("SELECT count(*) FROM downstream.payments") == 2 }, 3*time.Minute, 10*time.Millisecond)
 	stop()
 	require.NoError(t, running.Wait())
 	require.Equal(t, 3, count("SELECT count(*) FROM downstream.applied"))
