@@ -112,6 +112,8 @@ func (w *world) run(handler inbox.Handler, change func(*inbox.Config)) (in *inbo
 	cfg := inbox.Config{
 		Name: "packing", Topics: []string{"payment.events"}, Handler: handler, Pool: w.pool, Brokers: w.cluster.ListenAddrs(),
 		Attempts: 2, Logger: zerolog.New(zerolog.NewTestWriter(w.t)),
+		// A pause of the machine is neither a silent member nor a slow handler.
+		SessionTimeout: time.Minute, Timeout: 5 * time.Minute,
 	}
 	if change != nil {
 		change(&cfg)
@@ -136,7 +138,18 @@ func (w *world) handled(in *inbox.Inbox, n uint64) {
 	require.Eventually(w.t, func() bool {
 		s := in.Stats()
 		return s.Applied+s.Repeated+s.DeadLettered >= n
-	}, 90*time.Second, 5*time.Millisecond, "%+v", in.Stats())
+	}, 5*time.Minute, 5*time.Millisecond, "%+v", in.Stats())
+}
+
+// ownPool is a pool whose sessions can be told from those that look at what was done.
+func (w *world) ownPool(name string) *pgxpool.Pool {
+	w.t.Helper()
+	config := w.pool.Config()
+	config.ConnConfig.RuntimeParams["application_name"] = name
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(w.t, err)
+	w.t.Cleanup(pool.Close)
+	return pool
 }
 
 // tasks are what the handler did, per order, in the order of the commits.
