@@ -35,9 +35,8 @@ type watcher struct {
 	news, checked time.Time
 	swept         time.Time
 	missing       []string
-	// beside is what a service downstream has not read, and what is under way in a shop,
-	// once nothing else is missing.
-	beside []string
+	// unread is what a service downstream has not read, once nothing else is missing.
+	unread []string
 }
 
 // watch ends when all is settled and silent, or when patience is over.
@@ -97,8 +96,6 @@ func (w *watcher) look(ctx context.Context) error {
 func (w *watcher) seen(r *kafka.Record) {
 	topics := &w.run.tail.Topics
 	switch {
-	case w.run.cfg.Shop.owns(r.Value): // the progress is that of the script
-		w.news = time.Now()
 	case slices.Contains(topics.AllEvents(), r.Topic):
 		w.event(r)
 	case slices.Contains(topics.AllReplies(), r.Topic):
@@ -168,18 +165,14 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 	if len(w.missing) > 0 {
 		return false, nil
 	}
-	unread, err := w.run.cfg.Downstream.left(ctx)
-	if err != nil {
-		return false, err
-	}
-	underWay, err := w.run.cfg.Shop.left(ctx)
-	w.beside = append(unread, underWay...)
-	return len(w.beside) == 0 && err == nil, err
+	var err error
+	w.unread, err = w.run.cfg.Downstream.left(ctx)
+	return len(w.unread) == 0 && err == nil, err
 }
 
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
-	missing := slices.Concat(w.missing, w.beside)
+	missing := slices.Concat(w.missing, w.unread)
 	if n := w.run.player.giveUp(); n > 0 {
 		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", n))
 	}
