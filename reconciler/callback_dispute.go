@@ -74,7 +74,7 @@ func (r *Reconciler) settleDispute(ctx context.Context, d dispute, answer *payme
 		case answer != nil && definite(answer.Class):
 			v.Change = rules.Queried(settle.Check{Attempt: d.attempt(), Started: d.about.Now, Actor: actor}, *answer)(*l)
 		case c.Age > r.cfg.UnmatchedAfter && l.Open != nil:
-			v.Result, v.Report = store.CallbackEarlier, "the provider reports success of another attempt, and cannot be asked about it"
+			v.Result, v.Change = store.CallbackEarlier, rules.Unheard(*l, c.Said, actor)
 			return v
 		case c.Age > r.cfg.UnmatchedAfter:
 			v.Change = rules.Evident(*l, c.Said, actor)

@@ -226,7 +226,7 @@ type old struct {
 	lookup atomic.Pointer[payment.Answer]
 }
 
-func openSecond(t *testing.T, answer payment.Answer, reconcilers bool) *old {
+func openSecond(t *testing.T, answer payment.Answer, reconcilers bool, more ...option) *old {
 	t.Helper()
 	o := &old{c: command()}
 	o.first = holdSubmit(o.c.OrderID, payment.Answer{Class: payment.ClassSucceeded})
@@ -257,7 +257,7 @@ func openSecond(t *testing.T, answer payment.Answer, reconcilers bool) *old {
 			}
 		},
 	}
-	o.s = start(t, sentOnce(2*time.Second), brisk(12*time.Second), ruled(unwatched), handled(h))
+	o.s = start(t, append(more, sentOnce(2*time.Second), brisk(12*time.Second), ruled(unwatched), handled(h))...)
 	o.first.forward = func(ctx context.Context, r channel.Request) payment.Answer { return o.s.direct(ctx, r) }
 	o.s.send(o.c)
 	await(t, o.first.stopped, "never sent")
@@ -312,6 +312,37 @@ func TestG11_SecondAttemptWaitsForWhatACallbackSays(t *testing.T) {
 	st := o.s.waitState(o.c, payment.Succeeded)
 	require.Equal(t, 1, st.Payment.Attempt)
 	require.False(t, o.second.taken.Load(), "the second attempt was sent")
+}
+
+// G11: the same, and the provider cannot be asked for so long that a person must know. The second is not sent then
+// either: what to believe is that person's to say.
+func TestG11_SecondAttemptIsNotSentAgainstACallback(t *testing.T) {
+	t.Parallel()
+	o := openSecond(t, payment.Answer{Class: payment.ClassUnknown}, false, func(set *settings) { set.unmatched = 1500 * time.Millisecond })
+	defer close(o.second.goOn)
+	defer close(o.first.goOn)
+	o.lookup.Store(&payment.Answer{Class: payment.ClassUnknown, Cause: "unavailable"})
+	o.s.lookAgain(o.c, time.Hour)
+	n := news(o.c)
+	o.s.takeCallbacks(false).tell(n)
+	o.s.startReconciler().owns()
+	o.s.waitResult(n, store.CallbackEarlier)
+	o.s.lookAgain(o.c, 0)
+	require.Eventually(t, func() bool {
+		return o.second.taken.Load() ||
+			o.s.count(`SELECT count(*) FROM settleonce.open_payments WHERE next_check_at > clock_timestamp() + interval '30 minutes'`) == 1
+	}, waitFor, tick, "nobody looked again")
+	require.False(t, o.second.taken.Load(), "the second attempt was sent")
+	require.Equal(t, 1, o.s.conflicts(o.c))
+	id := o.c.Identity().PaymentID()
+	_, err := o.s.operators().Resolve(o.s.ctx, id, orderedByAda)
+	require.ErrorContains(t, err, "open conflict item")
+	byBoth := orderedByAda
+	byBoth.Second, byBoth.Statement = "bob", "letter 7"
+	stored, err := o.s.operators().Confirm(o.s.ctx, id, byBoth, settle.Success{Attempt: 1, Reference: n.Charge.ID})
+	require.NoError(t, err)
+	require.Equal(t, payment.Succeeded, stored.State)
+	require.Equal(t, 1, stored.Attempt)
 }
 
 // P33: success of the first attempt while the second is on its way: the payment ends

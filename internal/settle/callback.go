@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -172,6 +173,21 @@ func (r *Rules) HeldBack(l store.Locked, pause time.Duration) *store.Change {
 		return nil
 	}
 	return delayed(l, pause+r.Lease)
+}
+
+// Unheard is what becomes of an open payment when a callback reports success of another
+// attempt than the current one, and the provider could not be asked about it for so long
+// that a person must know. It is no outcome, but nothing more is sent against it (G1, G11):
+// the person settles the item, or has the success on the provider's statement.
+func (r *Rules) Unheard(l store.Locked, c channel.Callback, actor string) *store.Change {
+	change := conflict(l, "a callback reports success of attempt "+strconv.Itoa(AttemptOf(l.Payment, c.ProviderKey))+", and the provider could not be asked about it",
+		payment.Answer{Class: payment.ClassSucceeded, Reference: c.Reference, Detail: said(c)})
+	if change == nil { // a person has another item of it already
+		change = &store.Change{}
+	}
+	open := *l.Open
+	open.NoMoreSends, change.Open, change.Cause = true, &open, said(c)+" of another attempt: nothing more is sent"
+	return signed(change, actor, "")
 }
 
 // Evident is what a callback comes to that is evidence by itself: the rules are
