@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/fleet"
+	"github.com/settleonce/settleonce/internal/shopdemo"
 	"github.com/settleonce/settleonce/internal/torture"
 )
 
@@ -24,13 +26,19 @@ func newTorture(p process) *cobra.Command {
 		Long: "Runs broker, database, channel simulator and worker processes on this machine and breaks them: kills, kills between\n" +
 			"two given steps, frozen processes, restarts of broker and database, cut, silent and slow networks, answers and commits\n" +
 			"lost on the way, partition leaders that move, clocks that jump (in the program that make torture builds), channels that\n" +
-			"misbehave, commands published again, a service downstream whose group is set back. The seed decides what the channel can do, and what is broken when. Exit code 1 when a\n" +
-			"guarantee is broken; data and logs are kept then. Faults: " + faultNames() + ".",
+			"misbehave, commands published again, a service downstream and a shop (--shop) whose groups are set back. The seed decides\n" +
+			"what the channel can do, and what is broken when. Exit code 1 when a guarantee is broken; data and logs are kept then.\n" +
+			"Faults: " + faultNames() + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if cfg.Faults, err = torture.ParseFaults(faults); err != nil {
 				return asUsage(fmt.Errorf("--faults: %w", err))
+			}
+			if cfg.Shop != "" { // children run in a folder of their own
+				if cfg.Shop, err = filepath.Abs(cfg.Shop); err != nil {
+					return fmt.Errorf("find %s: %w", cfg.Shop, err)
+				}
 			}
 			return runTorture(cmd, p, cfg)
 		},
@@ -41,6 +49,7 @@ func newTorture(p process) *cobra.Command {
 	f.DurationVar(&cfg.Length, "length", 0, "time to publish and break in; 0: 1 s per 156 payments (250 records), at least 20 s, at most 15m")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "makes the same payments and schedule again; 0: a random one, which is printed")
 	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
+	f.StringVar(&cfg.Shop, "shop", "", "program of examples/shop, which stands beside the workers then; empty: no shop")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")
 	f.DurationVar(&cfg.Patience, "patience", 0, "time for everything to settle after the last command; 0: 3m and a quarter of the length")
 	f.StringVar(&cfg.Fleet.Dir, "dir", "", "folder for data and logs; empty: a temporary one, removed at the end")
@@ -103,5 +112,22 @@ func tortureTable(t *table, r torture.Report) {
 	for _, text := range r.Failed {
 		t.row("  not done", "", text)
 	}
+	shopRows(t, r.Shop)
 	demoTable(t, r.Report)
+}
+
+// shopRows say what the shop came to, where there was one.
+func shopRows(t *table, b *shopdemo.Books) {
+	if b == nil {
+		t.row("SHOP", "", "none that was judged: make torture has one, --shop names its program")
+		return
+	}
+	count := func(name string, n int, about string, args ...any) {
+		t.row("  "+name, fmt.Sprintf("%6d", n), fmt.Sprintf(about, args...))
+	}
+	t.row("SHOP", "", "examples/shop; its books held against the channel's and the mail gateway's")
+	count("orders accepted", b.Orders["accepted"], "%d cancelled, %d open", b.Orders["cancelled"], b.Orders["open"])
+	count("payments", b.Payments, "%d charged, %d in review, %d to be sent back", b.Charges, b.InReview, b.Refunds)
+	count("packing tasks", b.Tasks, "")
+	count("receipts", b.Receipts, "%d mails", b.Mails)
 }

@@ -84,7 +84,7 @@ var namespaces = map[string]string{"shop": "shop", "billing": "billing", market:
 // knownRules are what is known of every demo.
 func knownRules() check.Rules {
 	return check.Rules{
-		RepayNamed: []string{repayNamed}, Share: queryShare, Floor: queryFloor,
+		Share: queryShare, Floor: queryFloor,
 		Window: 14 * 24 * time.Hour, Skew: 5 * time.Minute,
 	}
 }

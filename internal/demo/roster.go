@@ -30,6 +30,8 @@ const (
 type roster struct {
 	names      []string
 	namespaces map[string]string // at the end
+	// named are the namespaces that are repaid by name only.
+	named []string
 	// own are the callers with topics of their own, with what ends their names.
 	own map[string]string
 	// keys are those of callers that sign; ring are all that count.
@@ -47,13 +49,17 @@ type roster struct {
 // rosterOf are the callers that a run's configuration asks for.
 func rosterOf(cfg *Config) *roster {
 	r := &roster{
-		names: slices.Clone(callers), namespaces: maps.Clone(namespaces), keys: map[string]signing.Key{}, tokens: map[string]string{},
+		names: slices.Clone(callers), namespaces: maps.Clone(namespaces), named: []string{repayNamed}, keys: map[string]signing.Key{}, tokens: map[string]string{},
 		table: cfg.Registered,
 	}
 	if cfg.Apart {
 		r.add(notary, partner)
 		r.own = map[string]string{partner: partner}
 		r.signs(cfg.Seed)
+	}
+	if cfg.Shop != nil {
+		r.add(cfg.Shop.Caller)
+		r.named = append(r.named, cfg.Shop.Caller)
 	}
 	if cfg.Registered {
 		r.add(chain, kiosk, leaver, newcomer)
@@ -91,9 +97,11 @@ func (r *roster) everywhere() []string {
 
 // env are the settings of the workers.
 func (r *roster) env() []string {
-	out := []string{"SETTLEONCE_CALLERS=" + r.setting()}
+	out := []string{"SETTLEONCE_REPAY_NAMED=" + strings.Join(r.named, ",")}
 	if r.table {
-		out = []string{"SETTLEONCE_CALLERS_FROM=database"}
+		out = append(out, "SETTLEONCE_CALLERS_FROM=database")
+	} else {
+		out = append(out, "SETTLEONCE_CALLERS="+r.setting())
 	}
 	if r.file != "" {
 		out = append(out, "SETTLEONCE_SIGNING_KEYS_FILE="+r.file, "SETTLEONCE_REQUIRE_SIGNATURE="+notary)
@@ -149,7 +157,7 @@ func (r *roster) clientTokens() map[string]string {
 
 // tell adds to the rules what is known about the callers.
 func (r *roster) tell(rules *check.Rules) {
-	rules.Callers, rules.Namespaces, rules.Own = r.names, r.namespaces, r.own
+	rules.Callers, rules.Namespaces, rules.Own, rules.RepayNamed = r.names, r.namespaces, r.own, r.named
 	if r.play != nil {
 		rules.Forged = r.play.forged
 		rules.Expected = append(rules.Expected, r.play.expectations()...)

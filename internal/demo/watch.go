@@ -35,8 +35,9 @@ type watcher struct {
 	news, checked time.Time
 	swept         time.Time
 	missing       []string
-	// unread is what a service downstream has not read, once nothing else is missing.
-	unread []string
+	// beside is what a service downstream has not read, and what is under way in a shop,
+	// once nothing else is missing.
+	beside []string
 }
 
 // watch ends when all is settled and silent, or when patience is over.
@@ -96,6 +97,8 @@ func (w *watcher) look(ctx context.Context) error {
 func (w *watcher) seen(r *kafka.Record) {
 	topics := &w.run.tail.Topics
 	switch {
+	case w.run.cfg.Shop.owns(r.Value): // the progress is that of the script
+		w.news = time.Now()
 	case slices.Contains(topics.AllEvents(), r.Topic):
 		w.event(r)
 	case slices.Contains(topics.AllReplies(), r.Topic):
@@ -166,13 +169,23 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	var err error
-	w.unread, err = w.run.cfg.Downstream.left(ctx)
-	return len(w.unread) == 0 && err == nil, err
+	w.beside, err = w.run.beside(ctx)
+	return len(w.beside) == 0 && err == nil, err
+}
+
+// beside is what the services beside the workers still have to do.
+func (r *run) beside(ctx context.Context) ([]string, error) {
+	unread, err := r.cfg.Downstream.left(ctx)
+	if err != nil {
+		return unread, err
+	}
+	underWay, err := r.cfg.Shop.left(ctx)
+	return append(unread, underWay...), err
 }
 
 // waitsFor says what is still to come.
 func (w *watcher) waitsFor() []string {
-	missing := slices.Concat(w.missing, w.unread)
+	missing := slices.Concat(w.missing, w.beside)
 	if n := w.run.player.giveUp(); n > 0 {
 		missing = append(missing, fmt.Sprintf("%d commands that are published after an event of another payment", n))
 	}
@@ -184,7 +197,7 @@ func (w *watcher) waitsFor() []string {
 
 // still ends the workers, so that topics, tables and books, which are read one after the
 // other, tell of the same moment: a payment in review may be settled at any time. What
-// the relays published last is waited for downstream.
+// the relays published last is waited for in the services beside them.
 func (r *run) still(ctx context.Context) error {
 	for _, roles := range [][]string{{RoleGateway, RoleConsumer, RoleReconciler}, {RoleOutbox}} {
 		if err := r.crew.end(ctx, roles); err != nil && r.cfg.Disturb == nil {
@@ -193,7 +206,7 @@ func (r *run) still(ctx context.Context) error {
 	}
 	const patience = 2 * time.Minute
 	for end := time.Now().Add(patience); len(r.unsettled) == 0 && time.Now().Before(end); {
-		if left, err := r.cfg.Downstream.left(ctx); len(left) == 0 && err == nil {
+		if left, err := r.beside(ctx); len(left) == 0 && err == nil {
 			return nil
 		}
 		if !fleet.Pause(ctx, glance) {

@@ -3,17 +3,13 @@ package shopdemo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settleonce/settleonce/internal/check"
-	"github.com/settleonce/settleonce/internal/fleet"
 )
 
 // Books are what a shop came to.
@@ -71,61 +67,9 @@ var rules = []struct{ says, sql string }{
 	},
 }
 
-// Check holds the shop, the provider and the mail gateway against each other once
-// nothing is under way. A payment that was with people may find its end meanwhile: then
-// it looks again, until patience ends.
-func (s *Shop) Check(ctx context.Context, patience time.Duration) (Books, error) {
-	for end := time.Now().Add(patience); ; {
-		before, err := s.standing(ctx)
-		if err != nil {
-			return Books{}, err
-		}
-		books, err := s.look(ctx)
-		if err != nil {
-			return books, err
-		}
-		after, err := s.standing(ctx)
-		if err != nil || maps.Equal(before, after) && after[busy] == 0 {
-			return books, err
-		}
-		if time.Now().After(end) {
-			return books, errors.New("the shop's books change all the time")
-		}
-		if !fleet.Pause(ctx, time.Second/2) {
-			return books, ctx.Err()
-		}
-	}
-}
-
-// standing counts what only grows or ends: while it stays as it is, nothing changes.
-func (s *Shop) standing(ctx context.Context) (map[string]int, error) {
-	const sql = `SELECT 'orders ' || state, count(*)::int FROM shop.orders GROUP BY 1
-		UNION ALL SELECT 'payments ' || state, count(*)::int FROM shop.payments GROUP BY 1
-		UNION ALL SELECT 'refunds', count(*)::int FROM shop.refunds UNION ALL SELECT 'tasks', count(*)::int FROM shop.packing_tasks
-		UNION ALL SELECT 'receipts', count(*)::int FROM shop.receipts
-		UNION ALL SELECT '` + busy + `', (` + busySQL + `)::int`
-	return s.counts(ctx, sql)
-}
-
-// counts reads named counts.
-func (s *Shop) counts(ctx context.Context, sql string) (map[string]int, error) {
-	out := map[string]int{}
-	var name string
-	var n int
-	rows, err := s.pool.Query(ctx, sql)
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
-			out[name] = n
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("count what the shop has: %w", err)
-	}
-	return out, nil
-}
-
-func (s *Shop) look(ctx context.Context) (Books, error) {
+// Check holds the shop, the provider and the mail gateway against each other, while
+// nothing is under way.
+func (s *Shop) Check(ctx context.Context) (Books, error) {
 	books := Books{Violations: []string{}}
 	if err := s.count(ctx, &books); err != nil {
 		return books, err
@@ -147,6 +91,24 @@ func (s *Shop) look(ctx context.Context) (Books, error) {
 		return books, err
 	}
 	return books, s.checkMails(ctx, &books)
+}
+
+// counts reads named counts.
+func (s *Shop) counts(ctx context.Context, sql string) (map[string]int, error) {
+	out := map[string]int{}
+	var name string
+	var n int
+	rows, err := s.pool.Query(ctx, sql)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			out[name] = n
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count what the shop has: %w", err)
+	}
+	return out, nil
 }
 
 func (b *Books) brokenf(format string, args ...any) {

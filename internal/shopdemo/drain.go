@@ -10,9 +10,6 @@ import (
 	"github.com/settleonce/settleonce/internal/fleet"
 )
 
-// busy is the name of the count of what is under way.
-const busy = "under way"
-
 // busySQL counts what is under way. A payment that is with people is not, nor is its
 // order, which stays open and keeps its units.
 const busySQL = `SELECT (SELECT count(*) FROM settleonce_outbox.commands)
@@ -68,7 +65,7 @@ func (s *Shop) Drain(ctx context.Context, patience time.Duration) error {
 // ResetGroups sets the shop's groups back to the oldest message, with the operator's
 // tool, while their processes are stopped. Each job must have processes of its own.
 func (s *Shop) ResetGroups(ctx context.Context, say func(string)) error {
-	for _, g := range s.Groups() {
+	for _, g := range Groups(s.cfg.Prefix) {
 		if err := s.resetGroup(ctx, &g, say); err != nil {
 			return fmt.Errorf("set group %s back: %w", g.Name, err)
 		}

@@ -201,19 +201,19 @@ type Group struct {
 	Topics []string
 }
 
-// Groups are all of them.
-func (s *Shop) Groups() []Group {
+// Groups are those of a shop with the prefix.
+func Groups(prefix string) []Group {
 	names := payment.NewTopics("")
 	return []Group{
-		{s.cfg.Prefix + "shop-orders", "orders", []string{names.Events, names.Replies}},
-		{s.cfg.Prefix + "shop-packing", "packing", []string{order.Topic}},
-		{s.cfg.Prefix + "shop-receipts", "receipts", []string{order.Topic}},
+		{prefix + "shop-orders", "orders", []string{names.Events, names.Replies}},
+		{prefix + "shop-packing", "packing", []string{order.Topic}},
+		{prefix + "shop-receipts", "receipts", []string{order.Topic}},
 	}
 }
 
 // unread is how many records its groups have not read.
 func (s *Shop) unread(ctx context.Context) (all int64, err error) {
-	for _, g := range s.Groups() {
+	for _, g := range Groups(s.cfg.Prefix) {
 		for _, topic := range g.Topics {
 			n, err := s.fleet.Lag(ctx, g.Name, s.cfg.Prefix+topic)
 			if err != nil {

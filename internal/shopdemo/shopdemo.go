@@ -143,7 +143,7 @@ func (r *run) play(ctx context.Context) (Report, error) {
 	if err := r.shop.Drain(ctx, r.Patience); err != nil {
 		return Report{}, fmt.Errorf("%w; logs are in %s", err, r.fleet.Keep())
 	}
-	before, err := r.shop.Check(ctx, r.Patience)
+	before, err := r.shop.Check(ctx)
 	if err != nil {
 		return Report{Books: before}, err
 	}
@@ -153,7 +153,7 @@ func (r *run) play(ctx context.Context) (Report, error) {
 			return Report{Books: before}, err
 		}
 	}
-	books, err := r.shop.Check(ctx, r.Patience)
+	books, err := r.shop.Check(ctx)
 	if err != nil {
 		return Report{Books: books}, err
 	}

@@ -88,7 +88,7 @@ func (s *Shop) serve(ctx context.Context, c *customer) {
 	if err != nil {
 		return
 	}
-	if !s.post(ctx, "/orders", body) {
+	if !s.place(ctx, body) {
 		return
 	}
 	if c.impolite {
@@ -108,17 +108,34 @@ func (s *Shop) serve(ctx context.Context, c *customer) {
 	all.Wait()
 }
 
-// post reports whether the shop took the request.
-func (s *Shop) post(ctx context.Context, path string, body []byte) bool {
+// place sends an order until the shop takes it or is sold out, a few times.
+func (s *Shop) place(ctx context.Context, body []byte) bool {
+	const tries = 10
+	for range tries {
+		switch s.post(ctx, "/orders", body) {
+		case http.StatusAccepted:
+			return true
+		case http.StatusConflict:
+			return false
+		}
+		if !fleet.Pause(ctx, time.Second/2) {
+			break
+		}
+	}
+	return false
+}
+
+// post returns the status of the answer, 0 for none.
+func (s *Shop) post(ctx context.Context, path string, body []byte) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.front+path, bytes.NewReader(body))
 	if err != nil {
-		return false
+		return 0
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false
+		return 0
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
-	return response.StatusCode == http.StatusAccepted
+	return response.StatusCode
 }

@@ -20,26 +20,32 @@ func (t *tormentor) join(ctx context.Context, f *fleet.Fleet) ([]string, error) 
 		return nil, fmt.Errorf("read the database's address: %w", err)
 	}
 	t.postgres, t.kafka = newPostgresProxy(t.losses), newKafkaProxy(t.losses)
-	return lead(ctx, t.postgres, dsn, t.kafka, f.Brokers())
+	via, brokers, err := lead(ctx, t.postgres, dsn, t.kafka, f.Brokers())
+	return addresses(via, brokers), err
 }
 
-// lead puts the proxies before a database and brokers, and returns the settings that
+// lead puts the proxies before a database and brokers, and returns the addresses that
 // lead there.
-func lead(ctx context.Context, postgres *proxy, dsn *url.URL, kafka *proxy, brokers []string) ([]string, error) {
+func lead(ctx context.Context, postgres *proxy, dsn *url.URL, kafka *proxy, brokers []string) (string, []string, error) {
 	via := *dsn
 	var err error
 	if via.Host, err = postgres.via(ctx, dsn.Host); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	var addresses []string
+	var through []string
 	for _, address := range brokers {
 		own, err := kafka.via(ctx, address)
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
-		addresses = append(addresses, own)
+		through = append(through, own)
 	}
-	return []string{"SETTLEONCE_POSTGRES_DSN=" + via.String(), "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(addresses, ",")}, nil
+	return via.String(), through, nil
+}
+
+// addresses are the settings that lead to a database and brokers.
+func addresses(dsn string, brokers []string) []string {
+	return []string{"SETTLEONCE_POSTGRES_DSN=" + dsn, "SETTLEONCE_KAFKA_BROKERS=" + strings.Join(brokers, ",")}
 }
 
 // leave takes the proxies away again.
@@ -49,7 +55,10 @@ func (t *tormentor) leave() {
 			_ = p.close() // the port is free either way
 		}
 	}
-	t.behind.leave()
+	for _, g := range t.guests {
+		g.leave()
+	}
+	t.shop.leave()
 }
 
 // effects is what came of the faults.
@@ -60,7 +69,11 @@ func (t *tormentor) effects() map[string]int {
 	for kind, n := range t.losses.counts() {
 		out[string(kind)] = n
 	}
-	maps.Copy(out, t.behind.effects())
+	for _, g := range t.guests {
+		for kind, n := range g.losses.counts() {
+			out[g.note(string(kind))] = n
+		}
+	}
 	return out
 }
 

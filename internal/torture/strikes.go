@@ -32,8 +32,8 @@ func (t *tormentor) strike(ctx context.Context, s strike) {
 	switch {
 	case err == nil:
 		t.struck[s.fault]++
-		if s.role == demo.RoleDownstream {
-			t.did[downstreamPrefix+string(s.fault)]++
+		if g, ok := t.guests[s.role]; ok {
+			t.did[g.note(string(s.fault))]++
 		}
 	case ctx.Err() == nil:
 		t.failed = append(t.failed, fmt.Sprintf("%s: %s", s.fault, err))
@@ -123,8 +123,8 @@ func (t *tormentor) disturb(ctx context.Context, s strike) error {
 }
 
 func (t *tormentor) stretch(s strike) *proxy {
-	if s.role == demo.RoleDownstream {
-		return t.behind.stretch(s)
+	if g, ok := t.guests[s.role]; ok {
+		return g.stretch(s)
 	}
 	switch s.fault {
 	case CutChannel, SlowChannel:

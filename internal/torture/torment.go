@@ -24,7 +24,8 @@ type tormentor struct {
 	kafka    *proxy
 	edge     *proxy
 	losses   *losses
-	behind   *behind
+	guests   map[string]*guest // by role
+	shop     *opening          // nil: there is none
 	channels []*provider
 	limited  *provider // see squeeze
 
@@ -58,7 +59,9 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 			t.failed = append(t.failed, "squeeze the channel "+limited+": "+err.Error())
 		}
 	})
-	for _, s := range plan(t.cfg.Seed, t.cfg.Faults, scene.Length) {
+	var customers sync.WaitGroup
+	customers.Go(func() { t.shop.trade(ctx) })
+	for _, s := range t.plan(scene.Length) {
 		if !fleet.Pause(ctx, time.Until(t.begun.Add(s.at))) {
 			break
 		}
@@ -66,9 +69,19 @@ func (t *tormentor) torment(ctx context.Context, scene *demo.Scene) ([]check.Vio
 	}
 	strikes.Wait()
 	t.heal(ctx)
+	customers.Wait()
 	stop()
 	watch.Wait()
 	return append(seen, t.seen...), ctx.Err()
+}
+
+// plan is what is done in the run.
+func (t *tormentor) plan(length time.Duration) []strike {
+	ordeals := []ordeal{downstreamOrdeal}
+	if t.shop != nil {
+		ordeals = append(ordeals, shopOrdeal)
+	}
+	return plan(t.cfg.Seed, t.cfg.Faults, length, ordeals...)
 }
 
 // awaitTraffic waits until records are acknowledged: what is broken before breaks
@@ -107,7 +120,9 @@ func (t *tormentor) heal(ctx context.Context) {
 	t.postgres.mend()
 	t.kafka.mend()
 	t.edge.mend()
-	t.behind.mend()
+	for _, g := range t.guests {
+		g.mend()
+	}
 	for _, c := range t.channels {
 		c.proxy.mend()
 		if err := c.setRates(ctx); err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/demo"
 	"github.com/settleonce/settleonce/internal/fleet"
+	"github.com/settleonce/settleonce/internal/shopdemo"
 )
 
 // Config is one run.
@@ -37,6 +38,9 @@ type Config struct {
 	Seed uint64
 	// Faults are what may happen. Defaults to all.
 	Faults []Fault
+	// Shop is the path of the program of examples/shop; a shop stands beside the workers
+	// then. Empty: none does.
+	Shop string
 	// Each is the processes per role. Defaults to 2.
 	Each int
 	// Patience is how long everything may take to settle. Defaults to 3 minutes and a
@@ -93,6 +97,8 @@ type Report struct {
 	// Effects counts what the faults did where that cannot be taken for granted:
 	// messages that were lost, leaders that moved, leases that others took over.
 	Effects map[string]int `json:"effects"`
+	// Shop are the shop's books, nil where there was none, or not to the end.
+	Shop *shopdemo.Books `json:"shop,omitempty"`
 	// Failed are faults that could not be done.
 	Failed []string `json:"notDone,omitempty"`
 }
@@ -109,16 +115,32 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		cfg.Say(fmt.Sprintf("seed %d; the channels: %v", cfg.Seed, aboutMixes(of)))
 	}
 	cfg.Fleet.Restartable, cfg.Fleet.EmbeddedBrokers, cfg.Fleet.Apache = true, brokers, apache()
-	t := &tormentor{cfg: cfg, losses: newLosses(), struck: map[Fault]int{}, points: map[string]int{}, did: map[string]int{}}
+	t := newTormentor(cfg, of)
 	report, err := demo.Run(ctx, demo.Config{
 		Fleet: cfg.Fleet, Payments: cfg.Payments, Length: cfg.Length, Seed: cfg.Seed, Each: cfg.Each, Kills: -1,
 		Patience: cfg.Patience, Keep: cfg.Keep, Progress: cfg.Progress, Say: cfg.Say,
-		Channels: append(callingBack(cfg.Seed, channelsOf(of)), squeezed()...), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front, Downstream: t.service(),
+		Channels: append(callingBack(cfg.Seed, channelsOf(of)), squeezed()...), Disturb: t.torment, EdgeShare: edgeShare, Gateways: t.front, Downstream: t.behind(), Shop: t.shop.beside(),
 		Apart: true, Registered: registered(cfg.Seed),
 		Workers: func(f *fleet.Fleet) ([]string, error) { return t.connect(ctx, f) },
 	})
 	t.close()
-	return Report{Report: report, Channels: aboutMixes(slices.Concat(of, aside)), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}, err
+	out := Report{Report: report, Channels: aboutMixes(slices.Concat(of, aside)), Struck: t.struck, Points: t.points, Effects: t.effects(), Failed: t.failed}
+	if t.shop != nil {
+		out.Shop = t.shop.books
+	}
+	return out, err
+}
+
+func newTormentor(cfg Config, of []mix) *tormentor {
+	t := &tormentor{
+		cfg: cfg, losses: newLosses(), struck: map[Fault]int{}, points: map[string]int{}, did: map[string]int{},
+		guests: map[string]*guest{demo.RoleDownstream: newGuest(demo.RoleDownstream, groupBehind(cfg.Fleet.Prefix))},
+		shop:   newOpening(&cfg, of),
+	}
+	if t.shop != nil {
+		t.guests[demo.RoleShop] = t.shop.network
+	}
+	return t
 }
 
 // registered reports whether a run keeps its callers in the table, which every odd

@@ -54,7 +54,7 @@ func TestTorture_ShortRun(t *testing.T) {
 	require.NotZero(t, report.Counts.Callbacks)
 	require.NotNil(t, report.Counts.Downstream)
 	require.Greater(t, report.Counts.Downstream.Applied, 500)
-	require.NotZero(t, report.Effects[eventsAgain])
+	require.NotZero(t, report.Effects[demo.RoleDownstream+": "+eventsAgain])
 	require.NotZero(t, report.Counts.CallbacksRefused)
 	require.NotZero(t, report.Counts.Forged)
 	require.NotZero(t, report.Counts.Posed)

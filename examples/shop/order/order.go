@@ -97,22 +97,27 @@ type Order struct {
 }
 
 // Place stores the order, holds its stock and asks for its payment, all or
-// nothing. It returns the payment's key. ErrSoldOut leaves nothing behind.
+// nothing. It returns the payment's key. ErrSoldOut leaves nothing behind. An order that
+// is there already, since its customer did not hear of it, stays as it is.
 func (d *Desk) Place(ctx context.Context, o Order) (key uuid.UUID, err error) {
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, "UPDATE shop.stock SET held = held + $2 WHERE sku = $1 AND on_hand - held >= $2", o.SKU, o.Quantity)
+		tag, err := tx.Exec(ctx, `INSERT INTO shop.orders (id, sku, quantity, amount, currency, customer, state) VALUES ($1, $2, $3, $4, $5, $6, 'open')
+			ON CONFLICT (id) DO NOTHING`, o.ID, o.SKU, o.Quantity, o.Amount, o.Currency, o.Customer)
+		if err != nil {
+			return fmt.Errorf("store order: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return tx.QueryRow(ctx, "SELECT key FROM shop.payments WHERE order_id = $1 ORDER BY asked_at LIMIT 1", o.ID).Scan(&key)
+		}
+		tag, err = tx.Exec(ctx, "UPDATE shop.stock SET held = held + $2 WHERE sku = $1 AND on_hand - held >= $2", o.SKU, o.Quantity)
 		if err != nil {
 			return fmt.Errorf("hold stock: %w", err)
 		}
 		if tag.RowsAffected() == 0 {
 			return ErrSoldOut
 		}
-		batch := &pgx.Batch{}
-		batch.Queue(`INSERT INTO shop.orders (id, sku, quantity, amount, currency, customer, state) VALUES ($1, $2, $3, $4, $5, $6, 'open')`,
-			o.ID, o.SKU, o.Quantity, o.Amount, o.Currency, o.Customer)
-		batch.Queue("INSERT INTO shop.holds (order_id, sku, quantity) VALUES ($1, $2, $3)", o.ID, o.SKU, o.Quantity)
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("store order: %w", err)
+		if _, err := tx.Exec(ctx, "INSERT INTO shop.holds (order_id, sku, quantity) VALUES ($1, $2, $3)", o.ID, o.SKU, o.Quantity); err != nil {
+			return fmt.Errorf("hold stock: %w", err)
 		}
 		key, err = d.ask(ctx, tx, o)
 		return err

@@ -201,6 +201,16 @@ func TestPlaceIsOneTransaction(t *testing.T) {
 	require.Equal(t, 1, s.told("payment.command"))
 }
 
+// A customer who did not hear of an order and places it again has one, and pays once.
+func TestPlaceAgainIsTheSameOrder(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	first := s.place("order", 3)
+	require.Equal(t, first, s.place("order", 3))
+	require.Equal(t, [3]int{10, 3, 0}, s.stock())
+	require.Equal(t, 1, s.told("payment.command"))
+}
+
 // What nothing can pay any more is cancelled after a while; what may be paid is not.
 func TestAbandonedOrdersAreCancelled(t *testing.T) {
 	t.Parallel()
