@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	wait     = 2 * time.Minute
+	wait     = 5 * time.Minute
 	oftenish = 5 * time.Millisecond
 	// patience of a migrator in tests: far more than the statements of the traffic take.
 	lockTimeout = 200 * time.Millisecond
@@ -96,25 +96,29 @@ WITH ended AS (
 
 // traffic is workers of the first version at work.
 type traffic struct {
-	t       *testing.T
-	cancel  context.CancelFunc
-	group   sync.WaitGroup
-	done    atomic.Int64
-	longest atomic.Int64
-	failed  atomic.Pointer[error]
+	t      *testing.T
+	cancel context.CancelFunc
+	group  sync.WaitGroup
+	done   [workers]atomic.Int64
+	failed atomic.Pointer[error]
 }
+
+const workers = 3
 
 func startTraffic(t *testing.T, pool *pgxpool.Pool) *traffic {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	w := &traffic{t: t, cancel: cancel}
-	for range 3 {
+	for i := range w.done {
 		w.group.Go(func() {
 			for ctx.Err() == nil {
-				if err := w.payment(ctx, pool); err != nil && ctx.Err() == nil {
-					w.failed.Store(&err)
+				if err := pay(ctx, pool); err != nil {
+					if ctx.Err() == nil {
+						w.failed.Store(&err)
+					}
 					return
 				}
+				w.done[i].Add(1)
 			}
 		})
 	}
@@ -122,13 +126,13 @@ func startTraffic(t *testing.T, pool *pgxpool.Pool) *traffic {
 	return w
 }
 
-// payment claims and ends one payment, under the settings of a worker.
-func (w *traffic) payment(ctx context.Context, pool *pgxpool.Pool) error {
+// pay claims and ends one payment, under the settings of a worker but for the bound on locks: a
+// machine that pauses a step, which holds one then, makes it fail nobody.
+func pay(ctx context.Context, pool *pgxpool.Pool) error {
 	id := uuid.New()
-	start := time.Now()
 	for _, statement := range []string{claimOfVersion1, endOfVersion1} {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '5s'`); err != nil {
+			if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '2min'`); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, statement, id)
@@ -138,16 +142,23 @@ func (w *traffic) payment(ctx context.Context, pool *pgxpool.Pool) error {
 			return err
 		}
 	}
-	w.longest.Store(max(w.longest.Load(), int64(time.Since(start))))
-	w.done.Add(1)
 	return nil
 }
 
-// goesOn waits until n more payments were made.
+// goesOn waits until each worker has made n more payments: none of them waits for anything.
 func (w *traffic) goesOn(n int64, when string) {
 	w.t.Helper()
-	from := w.done.Load()
-	require.Eventually(w.t, func() bool { return w.done.Load() >= from+n || w.failed.Load() != nil }, wait, oftenish, when)
+	var from [workers]int64
+	for i := range w.done {
+		from[i] = w.done[i].Load()
+	}
+	require.Eventually(w.t, func() bool {
+		all := true
+		for i := range w.done {
+			all = all && w.done[i].Load() >= from[i]+n
+		}
+		return all || w.failed.Load() != nil
+	}, wait, oftenish, when)
 	w.healthy(when)
 }
 
@@ -212,22 +223,20 @@ func TestMigrateToNewestBesideTraffic(t *testing.T) {
 			files, err := schemas.Files()
 			require.NoError(t, err)
 			w := startTraffic(t, pool)
-			w.goesOn(20, "before")
+			w.goesOn(7, "before")
 			end := report(t, pool, table)
 			background := inBackground(t.Context(), func(ctx context.Context) ([]schemas.Migration, error) {
 				return schemas.MigrateFiles(ctx, dsn, files, lockTimeout, 10_000)
 			})
-			w.goesOn(100, "while the report is open")
+			w.goesOn(34, "while the report is open: somebody waits for it")
 			end()
 			m := result(t, background)
 			require.NoError(t, m.err)
-			w.goesOn(20, "afterwards")
+			w.goesOn(7, "afterwards")
 			w.stop()
 			latest, err := schemas.Latest()
 			require.NoError(t, err)
 			require.Equal(t, latest, m.steps[len(m.steps)-1].Version)
-			require.Less(t, time.Duration(w.longest.Load()), 30*time.Second, "somebody waited for the report")
-			t.Logf("%d payments, the longest took %s", w.done.Load(), time.Duration(w.longest.Load()))
 			var invalid int
 			require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_index WHERE NOT indisvalid`).Scan(&invalid))
 			require.Zero(t, invalid)
@@ -246,13 +255,13 @@ func TestMigrateGivesWayToTraffic(t *testing.T) {
 		return schemas.MigrateFiles(ctx, dsn, files, lockTimeout, 10_000)
 	})
 	require.Eventually(t, func() bool { return waiting(t, pool, "ALTER TABLE") }, wait, oftenish)
-	w.goesOn(100, "while the step waits")
+	w.goesOn(34, "while the step waits")
 	require.Empty(t, background)
 	end()
 	m := result(t, background)
 	require.NoError(t, m.err)
 	require.Len(t, m.steps, 1)
-	w.goesOn(10, "afterwards")
+	w.goesOn(4, "afterwards")
 }
 
 func waiting(t *testing.T, pool *pgxpool.Pool, statement string) bool {
@@ -274,7 +283,7 @@ func TestMigrateBuildsIndexBesideOldSnapshot(t *testing.T) {
 		return schemas.MigrateFiles(ctx, dsn, released(t, map[string]string{"00002_index.sql": indexStep("")}), time.Millisecond, 1)
 	})
 	require.Eventually(t, func() bool { return waiting(t, pool, "CONCURRENTLY") }, wait, oftenish)
-	w.goesOn(200, "while the build waits")
+	w.goesOn(67, "while the build waits")
 	require.Empty(t, background)
 	end()
 	require.NoError(t, result(t, background).err)
