@@ -57,7 +57,8 @@ func broker(t *testing.T, prefix string, opts ...kfake.Opt) *kfake.Cluster {
 
 func newProducer(t *testing.T, cluster *kfake.Cluster, change func(*producer.Config)) *producer.Producer {
 	t.Helper()
-	cfg := producer.Config{Brokers: cluster.ListenAddrs()}
+	// A pause of the machine makes nothing unknown, nor is anything sent twice for it.
+	cfg := producer.Config{Brokers: cluster.ListenAddrs(), Timeout: time.Minute}
 	if change != nil {
 		change(&cfg)
 	}
@@ -82,8 +83,17 @@ func onProduce(cluster *kfake.Cluster, see func(*kmsg.ProduceRequest)) {
 }
 
 // impatient gives up before the others do, for tests in which Kafka does not confirm. What
-// it sends has arrived by then, also on a busy machine.
-func impatient(c *producer.Config) { c.Attempts, c.Timeout = 1, 4*time.Second }
+// it sends has arrived by then, also on a machine that pauses.
+func impatient(c *producer.Config) { c.Attempts, c.Timeout = 1, 20*time.Second }
+
+// hasty gives up sooner, for tests that go on until all has arrived.
+func hasty(c *producer.Config) { c.Attempts, c.Timeout = 1, 4*time.Second }
+
+// ping waits until a broker answers: one look has only some seconds.
+func ping(t *testing.T, p *producer.Producer) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.Ping(t.Context()) == nil }, 90*time.Second, 10*time.Millisecond)
+}
 
 // reader reads a topic from its start.
 func reader(t *testing.T, cluster *kfake.Cluster, topic string) *kgo.Client {

@@ -62,6 +62,7 @@ func run(t *testing.T, pool *pgxpool.Pool, p *producer.Producer, cfg producer.Ou
 	if cfg.PollInterval == 0 {
 		cfg.PollInterval = 5 * time.Millisecond
 	}
+	cfg.PublishTimeout = 5 * time.Minute // a round that was cut short by a pause of the machine publishes again
 	cfg.Logger = zerolog.New(zerolog.NewTestWriter(t))
 	o, err := producer.NewOutboxPublisher(pool, p, cfg)
 	require.NoError(t, err)
@@ -392,7 +393,9 @@ func TestOutboxPublisherParksAndGoesOn(t *testing.T) {
 		})
 	}))
 	var log bytes.Buffer
-	o, err := producer.NewOutboxPublisher(pool, newProducer(t, cluster, nil), producer.OutboxConfig{Logger: zerolog.New(&log)})
+	o, err := producer.NewOutboxPublisher(pool, newProducer(t, cluster, nil), producer.OutboxConfig{
+		Logger: zerolog.New(&log), PublishTimeout: 5 * time.Minute,
+	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group errgroup.Group
@@ -424,7 +427,7 @@ func TestOutboxPublisherPassesUnavailablePartitions(t *testing.T) {
 	fault := cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: down, Err: kerr.NotEnoughReplicas, Count: -1,
 	})
-	p := newProducer(t, cluster, impatient)
+	p := newProducer(t, cluster, hasty)
 	run(t, pool, p, producer.OutboxConfig{BatchSize: 20})
 	c := reader(t, cluster, topic)
 	require.Equal(t, cmds[59].IdempotencyKey.String(), string(take(t, c, 1)[0].Key))
@@ -445,7 +448,7 @@ func TestOutboxPublisherOutlivesAnOutage(t *testing.T) {
 	cmds := commands(t, 5)
 	enqueue(t, pool, cmds...)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-	p := newProducer(t, cluster, impatient)
+	p := newProducer(t, cluster, hasty)
 	stop := run(t, pool, p, producer.OutboxConfig{})
 	require.NoError(t, fault.Wait(t.Context(), 2))
 	require.Equal(t, len(cmds), rows(t, pool))

@@ -24,7 +24,7 @@ func TestPublish(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t, "prod.")
 	p := newProducer(t, cluster, func(c *producer.Config) { c.Prefix = "prod." })
-	require.NoError(t, p.Ping(t.Context()))
+	ping(t, p)
 	cmd := commands(t, 1)[0]
 	require.NoError(t, p.Publish(t.Context(), cmd))
 
@@ -219,7 +219,7 @@ func TestPingReportsWrongPassword(t *testing.T) {
 			c.SASL = producer.SASL{Mechanism: producer.MechanismScramSHA256, Username: "shop", Password: password}
 		}
 	}
-	require.NoError(t, newProducer(t, cluster, login("right")).Ping(t.Context()))
+	ping(t, newProducer(t, cluster, login("right")))
 	err := newProducer(t, cluster, login("wrong")).Ping(t.Context())
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "wrong")

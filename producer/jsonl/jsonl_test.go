@@ -228,6 +228,9 @@ func startBroker(t *testing.T) (*kfake.Cluster, *producer.Producer) {
 func newProducer(t *testing.T, cluster *kfake.Cluster, cfg producer.Config) *producer.Producer {
 	t.Helper()
 	cfg.Brokers = cluster.ListenAddrs()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Minute // a pause of the machine makes nothing unknown
+	}
 	p, err := producer.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
@@ -297,7 +300,7 @@ func TestPublishNothingOfAnInputWithMistakes(t *testing.T) {
 func TestPublishStopsAndCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	cluster, p := startBroker(t)
-	impatient := newProducer(t, cluster, producer.Config{Attempts: 1, Timeout: 4 * time.Second})
+	impatient := newProducer(t, cluster, producer.Config{Attempts: 1, Timeout: 20 * time.Second})
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1})
 	in := read(t, intents(10))
 	report := jsonl.Publish(t.Context(), impatient, in, jsonl.Options{BatchSize: 4})
