@@ -268,7 +268,7 @@ func TestHostileNumbersHoldNobodyUp(t *testing.T) {
 func TestB12_InboxSessionsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const orders, versions, rounds = 40, 5, 50
+	const orders, versions, rounds = 40, 5, 30
 	var all []kafka.Message
 	for version := 1; version <= versions; version++ {
 		for order := range orders {
