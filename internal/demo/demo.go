@@ -89,6 +89,8 @@ type Config struct {
 
 	// Downstream is a service behind the events. Defaults to none.
 	Downstream *Downstream
+	// Shop is a service before the commands and behind the events. Defaults to none.
+	Shop *Shop
 
 	// extra are told beside the stories: together with a channel's behaviour, tests
 	// lie with them, to see the verdict fail on a real run.
@@ -163,7 +165,6 @@ const (
 // timeouts that fit into two minutes.
 func workerEnv() []string {
 	return []string{
-		"SETTLEONCE_REPAY_NAMED=" + repayNamed,
 		"SETTLEONCE_LEASE=6s", "SETTLEONCE_SESSION_TIMEOUT=6s", "SETTLEONCE_RELAY_LEASE=3s",
 		"SETTLEONCE_DRAIN_TIMEOUT=4s", "SETTLEONCE_POSTGRES_POOL_SIZE=14", "SETTLEONCE_QUERY_FLOOR=" + strconv.Itoa(int(queryFloor)),
 		"SETTLEONCE_QUERY_SHARE=" + strconv.FormatFloat(queryShare, 'f', -1, 64),
@@ -242,6 +243,9 @@ func runOn(ctx context.Context, f *fleet.Fleet, cfg Config) (Report, error) {
 	if err := cfg.Downstream.open(ctx, &cfg, team, env); err != nil {
 		return Report{}, err
 	}
+	if err := cfg.Shop.open(ctx, &cfg, team); err != nil {
+		return Report{}, err
+	}
 	publisher, err := f.Client().NewPublisher(kafka.PublisherConfig{})
 	if err != nil {
 		return Report{}, err
@@ -290,6 +294,10 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	sold, err := r.cfg.Shop.check(ctx, len(r.unsettled) == 0)
+	if err != nil {
+		return Report{}, err
+	}
 	evidence, err := r.collect(ctx)
 	if err != nil {
 		return Report{}, err
@@ -316,8 +324,8 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	r.roster.tell(&rules)
 	rules.Downstream = downstream
 	report.Verdict = check.Judge(evidence, rules)
-	if len(r.found) > 0 {
-		report.Add(r.found)
+	if found := append(r.found, sold...); len(found) > 0 {
+		report.Add(found)
 	}
 	return report, nil
 }
