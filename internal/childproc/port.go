@@ -17,12 +17,17 @@ const (
 	portTries   = 100
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on now. Another process may still take it
-// before the caller does, so a server that finds it taken should be started again on another.
+// FreePort returns a port of 127.0.0.1 that nobody listens on now. On Linux no other call gets it, in
+// whichever process, until this process ends, also while its server is away. Elsewhere, and from others
+// who do not ask here, it may still be taken before the caller does, so a server that finds it taken
+// should be started again on another.
 func FreePort(ctx context.Context) (int, error) {
 	var lastErr error
 	for range portTries {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		if lastErr = reserve(port); lastErr != nil {
+			continue
+		}
 		if lastErr = listenable(ctx, port); lastErr == nil {
 			return port, nil
 		}
