@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/childproc"
 	"github.com/settleonce/settleonce/internal/devstack"
 )
 
@@ -47,17 +48,23 @@ func (f *Fleet) RestartKafka(ctx context.Context, pause time.Duration) error {
 			return err
 		}
 		Pause(ctx, pause)
-		return f.startEmbedded()
+		return f.startEmbedded(context.WithoutCancel(ctx))
 	default:
 		return fmt.Errorf("restart kafka: %w", ErrNotOurs)
 	}
 }
 
-// startEmbedded starts the embedded broker, on the ports it had before.
-func (f *Fleet) startEmbedded() error {
+// startEmbedded starts the embedded broker, on the ports it had before. Those of one that
+// may be away for a while are kept: whoever dials out meanwhile must not get one.
+func (f *Fleet) startEmbedded(ctx context.Context) (err error) {
 	cfg := devstack.KafkaConfig{Log: f.cfg.Log, Brokers: f.cfg.EmbeddedBrokers}
 	if f.cfg.Restartable {
 		cfg.DataDir = filepath.Join(f.cfg.Dir, "kafka")
+		if len(f.brokers) == 0 {
+			if cfg.Ports, err = childproc.FreePorts(ctx, max(1, cfg.Brokers)); err != nil {
+				return fmt.Errorf("find ports for the broker: %w", err)
+			}
+		}
 	}
 	for _, address := range f.brokers {
 		_, text, err := net.SplitHostPort(address)

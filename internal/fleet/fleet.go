@@ -184,7 +184,7 @@ func (f *Fleet) startKafka(ctx context.Context) error {
 		f.brokers = cluster.Brokers()
 	case f.cfg.Kafka == KafkaEmbedded || f.cfg.Kafka == "":
 		f.cfg.Say("starting the embedded broker")
-		if err := f.startEmbedded(); err != nil {
+		if err := f.startEmbedded(ctx); err != nil {
 			return err
 		}
 		f.closers = append(f.closers, func(context.Context) error { return f.embedded.Close() })
