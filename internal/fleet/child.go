@@ -81,9 +81,11 @@ func (c *Child) Launch(ctx context.Context) error {
 	return nil
 }
 
-// Await waits until a launched process is ready, a minute at most.
+// Await waits until a launched process is ready, for minutes at most: on a machine that
+// does much else, joining a group alone may take one.
 func (c *Child) Await(ctx context.Context) error {
-	err := wait(ctx, time.Minute, func(ctx context.Context) error {
+	const patience = 5 * time.Minute
+	err := wait(ctx, patience, func(ctx context.Context) error {
 		select {
 		case <-c.proc.Done():
 			return fmt.Errorf("%s %w: %w", c.Name, errEnded, c.proc.Err())
