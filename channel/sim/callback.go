@@ -174,7 +174,7 @@ func (s *Server) tell(p plan, key uuid.UUID, content *Content, v verdict) {
 	}
 	done := s.deliver(postings(p, c))
 	if p.has(CallbackEarly) {
-		timer := time.NewTimer(earlyPatience)
+		timer := time.NewTimer(s.early)
 		defer timer.Stop()
 		select {
 		case <-done:

@@ -132,7 +132,8 @@ func TestGracefulStop(t *testing.T) {
 	go func() { answers <- b.submit(ordinary, timeout) }()
 	heldAnswer := make(chan payment.Answer, 1)
 	go func() { heldAnswer <- b.submit(held, timeout) }()
-	require.Eventually(t, func() bool { return b.server.Summary().InFlight == 2 }, timeout, time.Millisecond)
+	require.Eventually(t, func() bool { return b.server.Summary().Requests == 2 }, timeout, time.Millisecond)
+	b.server.DrainFor(20 * time.Second) // the ordinary one has its second, over a pause of the machine too
 	b.stop()
 	require.Equal(t, payment.ClassSucceeded.String(), (<-answers).Class.String())
 	require.Equal(t, payment.ClassUnknown.String(), (<-heldAnswer).Class.String())

@@ -128,7 +128,7 @@ func (f *front) drain(ctx context.Context) error {
 		f.handoff.stop()
 		close(ended)
 	}()
-	if !f.ends(ctx, ended, drainTime) {
+	if !f.ends(ctx, ended, f.server.drain) {
 		f.server.halt()
 		if !f.ends(ctx, ended, dropTime) {
 			f.cut()

@@ -26,12 +26,9 @@ type bench struct {
 	stop    func()
 }
 
-// timeout is the deadline of sends whose answer comes; patience that of sends
-// whose answer does not.
-const (
-	timeout  = 10 * time.Second
-	patience = 500 * time.Millisecond
-)
+// timeout is the deadline of sends whose answer comes, and of all that is waited
+// for: nothing is timed by it.
+const timeout = 2 * time.Minute
 
 func setup(t testing.TB, behaviour sim.Behaviour) *bench {
 	t.Helper()
@@ -46,7 +43,11 @@ func setupLedger(t testing.TB, behaviour sim.Behaviour, ledger string) *bench {
 	go func() {
 		done <- sim.Run(ctx, sim.Config{
 			Addr: "127.0.0.1:0", LedgerPath: ledger, Behaviour: behaviour,
-			Ready: func(s *sim.Server, addr net.Addr) { b.server = s; ready <- addr },
+			Ready: func(s *sim.Server, addr net.Addr) {
+				s.Unhurried()
+				b.server = s
+				ready <- addr
+			},
 		})
 	}()
 	select {
@@ -93,6 +94,22 @@ func (b *bench) submit(r channel.Request, within time.Duration) payment.Answer {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return b.adapter.Submit(ctx, r)
+}
+
+// abandon submits, and gives up when the request has arrived and the money was
+// taken so many times: its answer does not come.
+func (b *bench) abandon(r channel.Request, settled int) payment.Answer {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	answers := make(chan payment.Answer, 1)
+	go func() { answers <- b.adapter.Submit(ctx, r) }()
+	require.Eventually(b.t, func() bool {
+		c := b.charge(r)
+		return c.Requests == 1 && c.Settled == settled
+	}, timeout, time.Millisecond)
+	cancel()
+	return <-answers
 }
 
 func (b *bench) query(r channel.Request) payment.Answer {

@@ -27,6 +27,10 @@ type Server struct {
 	redirected            atomic.Int64
 	meter                 meter
 
+	// early bounds how long an answer waits for its own callback, drain what requests
+	// under way get when the server stops.
+	early, drain time.Duration
+
 	stop  chan struct{}
 	close sync.Once
 	tasks sync.WaitGroup
@@ -51,7 +55,10 @@ func NewServer(ledgerPath string, behaviour Behaviour) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{books: opened, news: newNewsroom(), stop: make(chan struct{}), meter: meter{since: time.Now().UTC()}}
+	s := &Server{
+		books: opened, news: newNewsroom(), stop: make(chan struct{}), meter: meter{since: time.Now().UTC()},
+		early: earlyPatience, drain: drainTime,
+	}
 	s.apply(behaviour)
 	s.mux = s.routes()
 	for key, due := range opened.unsettled() {

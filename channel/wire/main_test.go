@@ -19,7 +19,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
-	timeout = 10 * time.Second
+	// timeout is for what comes: nothing is timed by it. brief is for what does not.
+	timeout = 2 * time.Minute
 	brief   = 100 * time.Millisecond
 )
 
@@ -70,7 +71,7 @@ func serve(t testing.TB, script func(c *peerConn)) *peer {
 
 func newClient(t testing.TB, url string) *wire.Client {
 	t.Helper()
-	client, err := wire.NewClient(wire.Config{BaseURL: url, ConnectTimeout: timeout})
+	client, err := wire.NewClient(wire.Config{BaseURL: url, ConnectTimeout: timeout, IdleTimeout: time.Hour})
 	require.NoError(t, err)
 	return client
 }
@@ -102,6 +103,14 @@ func (c *peerConn) resetOnClose() {
 	if tcp, isTCP := c.Conn.(*net.TCPConn); isTCP {
 		_ = tcp.SetLinger(0)
 	}
+}
+
+// closeSurely closes the connection, and returns when the client's side of it has heard.
+func (c *peerConn) closeSurely() {
+	if tcp, isTCP := c.Conn.(*net.TCPConn); isTCP {
+		_ = tcp.SetLinger(int(timeout / time.Second))
+	}
+	_ = c.Close()
 }
 
 func (p *peer) counts() (requests, conns int) {
