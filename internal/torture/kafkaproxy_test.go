@@ -92,11 +92,10 @@ func TestProxy_KafkaLosesProduceAnswers(t *testing.T) {
 	producer, err := client.NewFencedProducer(t.Context(), "id")
 	require.NoError(t, err)
 	publish(t, client, producer, "before")
-	lost := make(chan error, 1)
-	go func() { lost <- l.lose(t.Context(), produceAnswer, 2) }()
-	require.Eventually(t, func() bool { return l.wanted(produceAnswer) }, time.Minute, time.Millisecond)
+	l.mu.Lock()
+	l.left[produceAnswer] = 2
+	l.mu.Unlock()
 	publish(t, client, producer, "during")
-	require.NoError(t, <-lost)
 	require.Equal(t, map[loss]int{produceAnswer: 2}, l.counts())
 	require.ElementsMatch(t, []string{"before", "during"}, valuesIn(t, kafkaClient(t, broker.Brokers()...)))
 }
@@ -130,6 +129,11 @@ func TestProxy_KafkaLosesOffsetAnswers(t *testing.T) {
 func TestProxy_SaysWhenNothingWasLost(t *testing.T) {
 	t.Parallel()
 	l := newLosses()
+	lost := make(chan error, 1)
+	go func() { lost <- l.lose(t.Context(), commitAnswer, 1) }()
+	require.Eventually(t, func() bool { return l.take(commitAnswer) }, time.Minute, time.Millisecond)
+	require.NoError(t, <-lost)
+	require.Equal(t, map[loss]int{commitAnswer: 1}, l.counts())
 	require.True(t, !l.wanted(commitAnswer) && !l.take(commitAnswer))
 	require.ErrorContains(t, l.loseWithin(t.Context(), commitAnswer, 1, time.Millisecond), "nothing came by")
 	require.False(t, l.wanted(commitAnswer))

@@ -95,7 +95,7 @@ func (p *proxy) serve(client net.Conn, target string) {
 	if !p.keep(client) {
 		return
 	}
-	const dialTimeout = 2 * time.Second
+	const dialTimeout = 20 * time.Second
 	server, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", target)
 	if err != nil {
 		return
