@@ -21,6 +21,10 @@ import (
 // the same message makes this statement wait, and then find the marker (B14).
 // now() is the transaction's, so both statements judge age alike (B15).
 const (
+	// A lock that others hold for long must be told from a handler that takes long: the
+	// wait for it ends first, unless the service has a bound of its own.
+	boundWaitsSQL = `SELECT set_config('lock_timeout', ceil(least(extract(epoch FROM nullif(current_setting('statement_timeout'), '0')::interval),
+extract(epoch FROM $1::interval)) * 500)::text, true) WHERE current_setting('lock_timeout') = '0'`
 	markSQL = `INSERT INTO settleonce_inbox.processed (consumer, id, at)
 SELECT $1, g.id, g.at FROM unnest($2::uuid[], $3::timestamptz[]) AS g(id, at) WHERE g.at >= now() - $4::interval
 ON CONFLICT DO NOTHING RETURNING id`
@@ -37,6 +41,9 @@ const (
 	notOurs = -1
 	// lockNotAvailable is what lock_timeout and NOWAIT end with.
 	lockNotAvailable = "55P03"
+	// queryCanceled, idleInTransaction and transactionTimeout are how the server stops
+	// what takes too long.
+	queryCanceled, idleInTransaction, transactionTimeout = "57014", "25P03", "25P04"
 	// inTransaction is a session's state while none of its statements has failed.
 	inTransaction = 'T'
 )
@@ -80,14 +87,15 @@ func (in *Inbox) apply(ctx context.Context, chunk []*kafka.Delivery) (bad int, e
 		return bad, err
 	}
 	crashpoint.Here(crashpoint.InboxHandled)
-	if err := a.advance(ctx, tx); err != nil {
+	// What is done is committed, also where the handler was late. A revoked partition must
+	// not make the commit unknown. If its answer is lost all the same, the markers tell the
+	// next try what became of it.
+	commitCtx, cancelCommit := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
+	defer cancelCommit()
+	if err := a.advance(commitCtx, tx); err != nil {
 		return notOurs, err
 	}
 	crashpoint.Here(crashpoint.InboxAdvanced)
-	// A revoked partition must not make the commit unknown. If its answer is lost
-	// all the same, the markers tell the next try what became of it.
-	commitCtx, cancelCommit := context.WithTimeout(context.WithoutCancel(ctx), in.cfg.Timeout)
-	defer cancelCommit()
 	if err := tx.Commit(commitCtx); err != nil {
 		return a.blameCommit(err), fmt.Errorf("commit: %w", err)
 	}
@@ -117,6 +125,7 @@ func (a *attempt) mark(ctx context.Context, tx pgx.Tx) error {
 	}
 	name, kept := a.in.cfg.Name, a.in.cfg.Retention
 	batch := &pgx.Batch{}
+	batch.Queue(boundWaitsSQL, a.in.cfg.Timeout)
 	collect := func(into map[uuid.UUID]bool) func(pgx.Rows) error {
 		return func(rows pgx.Rows) error {
 			var id uuid.UUID
@@ -220,17 +229,25 @@ func (a *attempt) count() {
 // long loses its connection by that, just as one whose network fell silent does: it is
 // to blame if the database answers others meanwhile.
 func (a *attempt) blame(ctx context.Context, index int, tx pgx.Tx, err error) int {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && passing(pgErr.Code) {
-		return notOurs
-	}
-	if !tx.Conn().IsClosed() {
-		return index
-	}
+	pgErr, said := errors.AsType[*pgconn.PgError](err)
 	late := pgconn.Timeout(err) || errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if late && a.in.databaseAnswers(ctx) {
+	switch {
+	case said && tooLate(pgErr.Code), !said && late && tx.Conn().IsClosed():
+		if a.in.databaseAnswers(ctx) {
+			return index
+		}
+		return notOurs
+	case said && passing(pgErr.Code), tx.Conn().IsClosed():
+		return notOurs
+	default:
 		return index
 	}
-	return notOurs
+}
+
+// tooLate are the codes by which the server stops what takes too long, a wait for a
+// lock apart.
+func tooLate(code string) bool {
+	return code == queryCanceled || code == idleInTransaction || code == transactionTimeout
 }
 
 // databaseAnswers tries the database apart from the transaction under way.

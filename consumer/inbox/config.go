@@ -54,7 +54,10 @@ type Config struct {
 	// Attempts is how often a message is tried before it becomes a dead letter.
 	// Defaults to 5, over some three seconds.
 	Attempts int
-	// Timeout bounds one transaction, the handler's work included. Defaults to 30 s.
+	// Timeout bounds one transaction, the handler's work included. A wait for a lock that
+	// others hold ends after half of it, or of the session's statement_timeout, and is no
+	// fault of the message; a lock_timeout of the session's own counts instead. Defaults
+	// to 30 s.
 	Timeout time.Duration
 	// Retention is how long a marker is kept after the time of its message. An
 	// older message without a marker is not handled but becomes a dead letter, so
