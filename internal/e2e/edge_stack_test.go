@@ -88,7 +88,7 @@ func (s *stack) edgeConfig(sender edge.Sender) edge.Config {
 	require.NoError(s.t, err)
 	return edge.Config{
 		Address: "127.0.0.1:0", Callers: edge.NewStaticCallers(tokens()), Sender: sender, Reader: s.store, OpenAPI: document,
-		MaxWait: 2 * time.Minute, PublishTimeout: publishWithin, Logger: s.logs.logger(),
+		Wait: 2 * time.Minute, MaxWait: 2 * time.Minute, PublishTimeout: publishWithin, Logger: s.logs.logger(),
 	}
 }
 
