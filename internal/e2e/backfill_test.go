@@ -51,6 +51,7 @@ func TestBackfillBesideTraffic(t *testing.T) {
 	retries := b.retryAllTheWhile()
 	report := b.bringIn()
 	after := time.Now()
+	s.eventually("a late retry", func() bool { return retries.sent() > 0 })
 	retries.stop()
 	s.eventually("payments after the backfill", func() bool { return traffic.sentSince(after) >= 100 })
 	traffic.stop()

@@ -84,7 +84,7 @@ func TestG12_ForgedSignatures(t *testing.T) {
 	t.Parallel()
 	shop, partner := signingKey(t, "shop-1", "shop"), signingKey(t, "partner-1", "partner")
 	edge, guessed := signingKey(t, "edge-1", signing.Everyone), signingKey(t, "partner-1", "partner")
-	s := start(t, signed(t, newKeyFile(t, shop, partner, edge), "partner"))
+	s := start(t, signed(t, newKeyFile(t, shop, partner, edge), "partner"), patient)
 	c := command(by("partner"))
 	dearer := c
 	dearer.Amount *= 100
@@ -233,7 +233,7 @@ func TestG12_CallersFromTheTable(t *testing.T) {
 // one is in a topic that the other reads.
 func TestP18_TopicsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(set *settings) { set.ownTopics = map[string]string{"partner": "partner", "kiosk": "kiosk"} })
+	s := start(t, patient, func(set *settings) { set.ownTopics = map[string]string{"partner": "partner", "kiosk": "kiosk"} })
 	ours := command()
 	byCaller := map[string]payment.Command{"shop": ours}
 	for _, name := range []string{"partner", "kiosk"} {

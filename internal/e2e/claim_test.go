@@ -174,7 +174,8 @@ func TestP24_RepeatInEveryState(t *testing.T) {
 	held := holdSubmit(pending.OrderID, payment.Answer{Class: payment.ClassSucceeded})
 	var s *stack
 	held.forward = func(ctx context.Context, r channel.Request) payment.Answer { return s.direct(ctx, r) }
-	s = start(t, handled(&hands{submit: held.take}), ruled(func(r *settle.Rules) { r.Lease = waitLong }))
+	// Nobody asks about what is unknown until a reconciler starts.
+	s = start(t, only(1, 1, 0), handled(&hands{submit: held.take}), ruled(func(r *settle.Rules) { r.Lease = waitLong }))
 	letGo := sync.OnceFunc(func() { close(held.goOn) })
 	t.Cleanup(letGo) // a failure must not hold the consumer for ever
 	s.send(pending)
@@ -183,13 +184,12 @@ func TestP24_RepeatInEveryState(t *testing.T) {
 	require.Equal(t, payment.Pending, s.waitReply(pending.IdempotencyKey, payment.ReplyPending).State)
 	letGo()
 
-	unknown := command(fault("lost_answer,query_error@1"))
+	unknown := command(fault("lost_answer"))
 	s.send(unknown)
 	s.waitState(unknown, payment.Unknown)
-	s.lookAgain(unknown, time.Hour)
 	s.send(unknown)
 	require.Equal(t, payment.Unknown, s.waitReply(unknown.IdempotencyKey, payment.ReplyPending).State)
-	s.lookAgain(unknown, 0)
+	s.startReconciler()
 
 	review := command(fault("authorized"))
 	s.send(review)
@@ -431,7 +431,7 @@ func TestB16_SweepMeetsAFinishedPayment(t *testing.T) {
 		<-goOn
 		return payment.Answer{Class: payment.ClassUnknown, Cause: "late"}, true
 	}}
-	s := start(t, handled(h), brisk(12*time.Second))
+	s := start(t, handled(h), brisk(21*time.Second))
 	s.warm()
 	s.send(c)
 	await(t, asked, "never asked")

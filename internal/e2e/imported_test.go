@@ -49,7 +49,7 @@ func (s *stack) imported(rows ...store.Imported) {
 // the provider's outcome; nothing is sent.
 func TestG3_ImportedPaymentIsAskedAbout(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := start(t, patient)
 	s.warm()
 	c, key, answer := s.formerly()
 	s.imported(store.Imported{Command: c, State: payment.Review, ProviderKey: key, ChannelIdentity: "sim:test", Ask: true})

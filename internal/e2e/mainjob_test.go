@@ -61,7 +61,7 @@ func TestG4_DeclinedIsTerminal(t *testing.T) {
 func TestP2_SecondKeyWhileUnknown(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	first := command(fault("lost_answer,query_error@1"))
+	first := command(fault("lost_answer,query_error@1,query_error@2"))
 	s.send(first)
 	s.waitState(first, payment.Unknown)
 	s.lookAgain(first, time.Hour)

@@ -257,7 +257,7 @@ func openSecond(t *testing.T, answer payment.Answer, reconcilers bool, more ...o
 			}
 		},
 	}
-	o.s = start(t, append(more, sentOnce(2*time.Second), brisk(12*time.Second), ruled(unwatched), handled(h))...)
+	o.s = start(t, append(more, sentOnce(2*time.Second), brisk(21*time.Second), ruled(unwatched), handled(h))...)
 	o.first.forward = func(ctx context.Context, r channel.Request) payment.Answer { return o.s.direct(ctx, r) }
 	o.s.send(o.c)
 	await(t, o.first.stopped, "never sent")

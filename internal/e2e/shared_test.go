@@ -17,7 +17,7 @@ import (
 func shared(t *testing.T) *stack {
 	t.Helper()
 	shareOnce.Do(func() {
-		s := start(&sharedKeeper, only(1, 2, 2))
+		s := start(&sharedKeeper, only(1, 2, 2), patient)
 		for _, r := range slices.Concat(s.consumers, s.reconcilers) {
 			r.owns()
 		}

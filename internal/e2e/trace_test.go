@@ -74,7 +74,7 @@ func waitSpans(t *testing.T, rec *tracingtest.Recorder, trace string, names ...s
 func TestTraceOfAPayment(t *testing.T) {
 	t.Parallel()
 	rec := tracingtest.New(0) // the client's decision counts
-	s := start(t, tracedBy(rec))
+	s := start(t, tracedBy(rec), patient)
 	d := s.openDoor(func(c *edge.Config) { c.Tracer = rec.Tracer })
 	key := uuid.New()
 	a := d.post(tokenShop, key, order(), "traceparent", clientSays, "tracestate", "till=7")
@@ -109,7 +109,7 @@ func TestTraceOfAPayment(t *testing.T) {
 func TestTraceOfAnUnknownPayment(t *testing.T) {
 	t.Parallel()
 	rec := tracingtest.New(1)
-	s := start(t, tracedBy(rec))
+	s := start(t, tracedBy(rec), patient)
 	var c payment.Command
 	trace, woken := "", false
 	for range 10 {
@@ -137,7 +137,7 @@ func TestTraceOfAnUnknownPayment(t *testing.T) {
 func TestForgedTraceIsIgnored(t *testing.T) {
 	t.Parallel()
 	rec := tracingtest.New(1)
-	s := start(t, tracedBy(rec))
+	s := start(t, tracedBy(rec), patient)
 	c := command()
 	forged := "00-" + clientTrace + "-" + clientSpan + "-01\r\nX-Evil: 1"
 	s.sendTraced(c, forged)
