@@ -295,8 +295,8 @@ func issued(by time.Duration) func(*payment.Command) {
 
 // How long tests wait for what must come; nothing is timed by it.
 const (
-	waitFor       = 2 * time.Minute
-	waitLong      = 3 * time.Minute
+	waitFor       = 4 * time.Minute
+	waitLong      = 5 * time.Minute
 	publishWithin = 30 * time.Second
 	// A query may take longer than a brisk lease: it is asked again then, and not one of the three.
 	queryWithin = 9 * time.Second
