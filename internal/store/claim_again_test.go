@@ -21,11 +21,12 @@ func TestG2_ClaimRunAgainRejectsOnlyItsOwn(t *testing.T) {
 	parked := w.arrive(k)
 	parked.Admit = false
 	b := batch(parked, w.arrive(other))
-	b.LeaseFor, b.Freshness = time.Millisecond, payment.Freshness{Window: 8 * time.Second, Skew: 100 * time.Millisecond}
+	b.LeaseFor = time.Millisecond
 	out, err := w.store.Claim(t.Context(), b)
 	require.NoError(t, err)
 	require.Equal(t, []string{"parked", "pending"}, verdicts(out))
-	w.eventually("stale", `SELECT clock_timestamp() > (SELECT max(issued_at) FROM settleonce.payments) + interval '8100 ms'`)
+	b.Freshness = payment.Freshness{Window: time.Millisecond, Skew: time.Hour} // the time until then is over
+	w.eventually("stale", `SELECT clock_timestamp() > (SELECT max(issued_at) FROM settleonce.payments) + interval '2 ms'`)
 	tx, err := w.look.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `SELECT FROM settleonce.payments WHERE id = $1 FOR UPDATE`, idOf(other))

@@ -46,10 +46,10 @@ func TestPickDue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	leased := w.claimed(command())
-	w.exec(`UPDATE settleonce.open_payments SET next_check_at = now() - interval '1 hour'`) // leased for 30 s
-	overdue, near, later := w.unanswered(2, -time.Minute), w.unanswered(1, -100*time.Millisecond), w.unanswered(1, time.Hour)
-	require.ElementsMatch(t, overdue, w.pickDue(5, 10*time.Second), "the wake-up of the others may be near")
-	require.Empty(t, w.pickDue(6, 10*time.Second), "leased now")
+	w.exec(`UPDATE settleonce.open_payments SET next_check_at = now() - interval '1 day', lease_until = now() + interval '1 hour'`)
+	overdue, near, later := w.unanswered(2, -2*time.Hour), w.unanswered(1, -100*time.Millisecond), w.unanswered(1, time.Hour)
+	require.ElementsMatch(t, overdue, w.pickDue(5, time.Hour), "the wake-up of the others may be near")
+	require.Empty(t, w.pickDue(6, time.Hour), "leased now")
 	require.Equal(t, near, w.pickDue(7, 0))
 	open := w.status(overdue[0]).Open
 	require.EqualValues(t, 5, open.Lease)
@@ -73,7 +73,7 @@ func TestPickDueByManyWorkers(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 10 {
-				ids, err := w.store.PickDue(t.Context(), int64(i+1), time.Minute, 0, 7)
+				ids, err := w.store.PickDue(t.Context(), int64(i+1), time.Hour, 0, 7)
 				if err != nil {
 					t.Error(err)
 				}

@@ -107,7 +107,7 @@ func listen(t *testing.T, mode string) (*world, *plans) {
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_format": "json",
 		"auto_explain.log_analyze": "on", "auto_explain.log_timing": "off", "auto_explain.log_level": "notice",
-		"client_min_messages": "notice", "plan_cache_mode": mode,
+		"client_min_messages": "notice", "plan_cache_mode": mode, "statement_timeout": "5min",
 	})
 	p := &plans{}
 	cfg.ConnConfig.OnNotice = p.notice

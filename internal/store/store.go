@@ -48,6 +48,8 @@ type Store struct {
 	wake   func()
 	named  func(channel string) bool
 	log    zerolog.Logger
+
+	commitWithin time.Duration // bounds the second half of a transaction
 }
 
 // New returns a Store over the pool.
@@ -58,7 +60,7 @@ func New(cfg Config) *Store {
 	if cfg.Named == nil {
 		cfg.Named = func(string) bool { return false }
 	}
-	return &Store{pool: cfg.Pool, topics: cfg.Topics, wake: cfg.Wake, named: cfg.Named, log: cfg.Logger}
+	return &Store{pool: cfg.Pool, topics: cfg.Topics, wake: cfg.Wake, named: cfg.Named, log: cfg.Logger, commitWithin: commitTimeout}
 }
 
 // PoolConfig says how to connect.
@@ -149,7 +151,7 @@ func (s *Store) inTx(ctx context.Context, read func(*pgx.Batch), write func(*pgx
 		return rollback(ctx, conn, nil)
 	}
 	second.Queue("commit")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.commitWithin)
 	defer cancel()
 	if err := conn.SendBatch(ctx, second).Close(); err != nil {
 		return rollback(ctx, conn, err)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,15 +45,38 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open is a store on a pool of its own.
+// open is a store on a pool of its own, whose statements wait over a pause of the
+// machine: where a test holds a lock, nobody gives up and comes again.
 func (w *world) open(dsn string) (*store.Store, *pgxpool.Pool) {
 	w.t.Helper()
-	pool, err := store.OpenPool(w.t.Context(), store.PoolConfig{DSN: dsn, MaxConns: 8})
-	require.NoError(w.t, err)
+	var pool *pgxpool.Pool
+	require.Eventually(w.t, func() (ok bool) { // one try has some seconds
+		var err error
+		pool, err = store.OpenPool(context.WithoutCancel(w.t.Context()), store.PoolConfig{DSN: unhurried(w.t, dsn), MaxConns: 8})
+		return err == nil
+	}, patience, 10*time.Millisecond)
 	w.t.Cleanup(pool.Close)
-	return store.New(store.Config{
+	s := store.New(store.Config{
 		Pool: pool, Topics: payment.NewTopics(""), Wake: func() { w.wakes.Add(1) }, Logger: zerolog.Nop(),
-	}), pool
+	})
+	s.CommitWithin(patience)
+	return s, pool
+}
+
+// patience is for what must come: nothing is timed by it.
+const patience = 5 * time.Minute
+
+// unhurried is a dsn whose sessions have timeouts that a pause of the machine does not use up.
+func unhurried(t *testing.T, dsn string) string {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	require.NoError(t, err)
+	q := u.Query()
+	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		q.Set(name, strconv.FormatInt(patience.Milliseconds(), 10))
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // deadlocks counts what Postgres broke up so far. It ends the store's sessions:
@@ -331,5 +356,5 @@ func (w *world) eventually(what, query string) {
 		var ok bool
 		err := w.look.QueryRow(context.WithoutCancel(w.t.Context()), query).Scan(&ok)
 		return err == nil && ok
-	}, time.Minute, 10*time.Millisecond, what)
+	}, patience, 10*time.Millisecond, what)
 }
