@@ -324,7 +324,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	r.roster.tell(&rules)
 	rules.Downstream = downstream
 	report.Verdict = check.Judge(evidence, rules)
-	if found := append(r.found, sold...); len(found) > 0 {
+	if found := slices.Concat(r.found, sold); len(found) > 0 {
 		report.Add(found)
 	}
 	return report, nil

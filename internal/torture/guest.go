@@ -74,7 +74,8 @@ type ordeal struct {
 
 var (
 	downstreamOrdeal = ordeal{
-		demo.RoleDownstream, 61, []Fault{Kill, Crash, Freeze, Clock, CutPostgres, CutKafka, CommitLost, AmbiguousCommit, Reset, Reset},
+		demo.RoleDownstream, 61,
+		[]Fault{Kill, Crash, Freeze, Clock, CutPostgres, CutKafka, CommitLost, AmbiguousCommit, Reset, Reset},
 		[]crashpoint.Point{crashpoint.InboxMarked, crashpoint.InboxHandled, crashpoint.InboxAdvanced, crashpoint.InboxCommitted},
 	}
 	shopOrdeal = ordeal{
@@ -119,7 +120,7 @@ func (o *ordeal) schedule(seed uint64, faults []Fault, length time.Duration) (ou
 		s.role, s.turn = o.role, 1+s.turn%5
 		switch fault { //nolint:exhaustive // the others need no more
 		case Reset: // there is more behind the group then
-			s.at, s.half = length*2/5+s.at/2, done[Reset]%2 == 1
+			s.at, s.half, s.channel = length*2/5+s.at/2, done[Reset]%2 == 1, done[Reset]
 		case Crash:
 			s.point = points[done[Crash]%len(points)]
 		}

@@ -21,7 +21,8 @@ type strike struct {
 	point crashpoint.Point
 	turn  int // of the point
 	kind  sim.Kind
-	// channel chooses one of the run's channels, whatever their number.
+	// channel chooses one of the run's channels, or of a guest's groups, whatever their
+	// number.
 	channel int
 	lasts   time.Duration
 	// silent cuts a network by letting nothing through, not by resets.
