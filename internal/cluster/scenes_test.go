@@ -36,6 +36,8 @@ const (
 	patience = 3 * time.Minute
 	// outage is how long two brokers stay away at least.
 	outage = 8 * time.Second
+	// underWay is how long acknowledgements that were sent before may take to be counted, on a busy machine.
+	underWay = 5 * time.Second
 	// askDelay is how long a payment waits before its provider is asked about it, while commits may be
 	// lost: the workers' lease and the channel's longest execution.
 	askDelay = 11 * time.Second
@@ -140,7 +142,7 @@ func (d *director) twoFall(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := wait(ctx, time.Second); err != nil { // for acknowledgements that were under way
+	if err := wait(ctx, underWay); err != nil {
 		return err
 	}
 	before, unheard := d.scene.Published(), commands(16)
