@@ -120,7 +120,7 @@ func (o *ordeal) schedule(seed uint64, faults []Fault, length time.Duration) (ou
 		s.role, s.turn = o.role, 1+s.turn%5
 		switch fault { //nolint:exhaustive // the others need no more
 		case Reset: // there is more behind the group then
-			s.at, s.half, s.channel = length*2/5+s.at/2, done[Reset]%2 == 1, done[Reset]
+			s.at, s.half = length*2/5+s.at/2, done[Reset]%2 == 1
 		case Crash:
 			s.point = points[done[Crash]%len(points)]
 		}

@@ -36,20 +36,19 @@ func (t *tormentor) operate(ctx context.Context) error {
 // eventsAgain counts what resets had delivered again.
 const eventsAgain = "records delivered again by setting their reader's group back"
 
-// reset has an operator stop a guest, set a group of it back, and start it again. It
+// reset has an operator stop a guest, set its groups back, and start it again. It
 // is tried again while broker or database are being restarted, which takes as long as
 // it takes: the guest works meanwhile.
 func (t *tormentor) reset(ctx context.Context, s strike) error {
 	const patience = 5 * time.Minute
 	at := t.guests[s.role]
-	g := at.groups[s.channel%len(at.groups)]
-	args := []string{"replay", "--topic", g.topic, "--group", g.name}
+	var args []string
 	if s.half {
 		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())
 	}
 	for end := time.Now().Add(patience); ; {
-		t.awaitRead(ctx, g)
-		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, at.note(eventsAgain), args) })
+		t.awaitRead(ctx, at)
+		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, at, args) })
 		if err == nil || time.Now().After(end) || !fleet.Pause(ctx, time.Second) {
 			return err
 		}
@@ -59,14 +58,14 @@ func (t *tormentor) reset(ctx context.Context, s strike) error {
 // errBusy says that broker or database are being restarted.
 var errBusy = errors.New("broker or database were being restarted all the time")
 
-// resetHalted sets the group of a stopped guest back. A member that was killed
+// resetHalted sets the groups of a stopped guest back. A member that was killed
 // before is taken for one that runs until its session ends.
-func (t *tormentor) resetHalted(ctx context.Context, what string, args []string) error {
+func (t *tormentor) resetHalted(ctx context.Context, at *guest, args []string) error {
 	const patience = 2 * lease
 	err := errBusy
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if t.heavy.TryLock() { // it needs broker and database
-			err = t.operator(ctx, what, "again", args...)
+			err = t.resetGroups(ctx, at, args)
 			t.heavy.Unlock()
 		}
 		if err == nil || !fleet.Pause(ctx, time.Second/2) {
@@ -76,13 +75,25 @@ func (t *tormentor) resetHalted(ctx context.Context, what string, args []string)
 	return err
 }
 
-// awaitRead waits until the group has read nearly everything: the more is delivered to
+func (t *tormentor) resetGroups(ctx context.Context, at *guest, args []string) error {
+	for _, g := range at.groups {
+		if err := t.operator(ctx, at.note(eventsAgain), "again", append([]string{"replay", "--topic", g.topic, "--group", g.name}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitRead waits until the guest has read nearly everything: the more is delivered to
 // it again.
-func (t *tormentor) awaitRead(ctx context.Context, g group) {
+func (t *tormentor) awaitRead(ctx context.Context, at *guest) {
 	const patience, few = 20 * time.Second, 100
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if lag, err := t.scene.Fleet.Lag(ctx, g.name, t.cfg.Fleet.Prefix+g.topic); err == nil && lag < few || !fleet.Pause(ctx, 200*time.Millisecond) {
-			return
+	end := time.Now().Add(patience)
+	for _, g := range at.groups {
+		for time.Now().Before(end) {
+			if lag, err := t.scene.Fleet.Lag(ctx, g.name, t.cfg.Fleet.Prefix+g.topic); err == nil && lag < few || !fleet.Pause(ctx, 200*time.Millisecond) {
+				break
+			}
 		}
 	}
 }

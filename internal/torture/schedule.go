@@ -21,15 +21,14 @@ type strike struct {
 	point crashpoint.Point
 	turn  int // of the point
 	kind  sim.Kind
-	// channel chooses one of the run's channels, or of a guest's groups, whatever their
-	// number.
+	// channel chooses one of the run's channels, whatever their number.
 	channel int
 	lasts   time.Duration
 	// silent cuts a network by letting nothing through, not by resets.
 	silent bool
 	// jump is that of a clock.
 	jump clockjump.Jump
-	// half sets a group back to the middle of the time so far, not to the start.
+	// half sets groups back to the middle of the time so far, not to the start.
 	half bool
 }
 

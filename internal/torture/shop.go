@@ -56,17 +56,11 @@ func tillOf(of []mix) mix {
 	return of[max(at, 0)]
 }
 
-// groups are its consumer groups, each with each of its topics: all of them with their
-// first topic, and then with the others.
+// groups are its consumer groups, each with each of its topics.
 func (o *opening) groups() (out []group) {
-	groups := shopdemo.Groups(o.cfg.Prefix)
-	for n, left := 0, len(groups); left > 0; n++ {
-		left = 0
-		for _, g := range groups {
-			if n < len(g.Topics) {
-				out = append(out, group{g.Name, g.Topics[n]})
-				left++
-			}
+	for _, g := range shopdemo.Groups(o.cfg.Prefix) {
+		for _, topic := range g.Topics {
+			out = append(out, group{g.Name, topic})
 		}
 	}
 	return out
