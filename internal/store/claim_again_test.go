@@ -27,6 +27,7 @@ func TestG2_ClaimRunAgainRejectsOnlyItsOwn(t *testing.T) {
 	require.Equal(t, []string{"parked", "pending"}, verdicts(out))
 	b.Freshness = payment.Freshness{Window: time.Millisecond, Skew: time.Hour} // the time until then is over
 	w.eventually("stale", `SELECT clock_timestamp() > (SELECT max(issued_at) FROM settleonce.payments) + interval '2 ms'`)
+	w.exec(`UPDATE settleonce.open_payments SET lease_until = now(), next_check_at = now() WHERE payment = $1`, idOf(k)) // due by then
 	tx, err := w.look.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `SELECT FROM settleonce.payments WHERE id = $1 FOR UPDATE`, idOf(other))
