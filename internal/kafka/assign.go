@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -81,8 +82,27 @@ const offsetTries = 60
 
 // listOffsets asks for the log's ends; latest is the high watermark. A layout
 // that is old, or a topic that was just made on a busy broker, whose partitions
-// get their leaders one by one, gets more tries.
+// get their leaders one by one, gets more tries. What was answered is not asked
+// again, and begins the time anew: each try is two requests for each partition, and
+// a broker that is slow to answer some of them may never answer all of them at once.
 func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
+	all := make(map[topicPartition]offsetRange)
+	for {
+		got, err := c.listSomeOffsets(ctx, want)
+		maps.Copy(all, got)
+		if err == nil {
+			return all, nil
+		}
+		if len(got) == 0 {
+			return nil, err
+		}
+		want = leftOf(want, got)
+	}
+}
+
+// listSomeOffsets tries until at least one partition was answered. The error says
+// what is missing.
+func (c *Client) listSomeOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
@@ -91,12 +111,26 @@ func (c *Client) listOffsets(ctx context.Context, want map[string][]int) (map[to
 			return got, err
 		}
 		c.refresh()
-		if sleep(ctx, refreshEvery) != nil {
-			return nil, err
+		if len(got) > 0 || sleep(ctx, refreshEvery) != nil {
+			return got, err
 		}
 	}
 }
 
+// leftOf is what was wanted and not got.
+func leftOf(want map[string][]int, got map[topicPartition]offsetRange) map[string][]int {
+	left := make(map[string][]int)
+	for topic, ids := range want {
+		for _, id := range ids {
+			if _, ok := got[topicPartition{topic, id}]; !ok {
+				left[topic] = append(left[topic], id)
+			}
+		}
+	}
+	return left
+}
+
+// tryListOffsets returns what was answered, and why something is missing.
 func (c *Client) tryListOffsets(ctx context.Context, want map[string][]int) (map[topicPartition]offsetRange, error) {
 	req := &kafkago.ListOffsetsRequest{Addr: c.addr, Topics: make(map[string][]kafkago.OffsetRequest)}
 	for topic, ids := range want {
@@ -112,19 +146,18 @@ func (c *Client) tryListOffsets(ctx context.Context, want map[string][]int) (map
 	for topic, parts := range got.Topics {
 		for _, p := range parts {
 			if p.Error != nil {
-				return nil, fmt.Errorf("topic %s partition %d: %w", topic, p.Partition, p.Error)
+				err = fmt.Errorf("topic %s partition %d: %w", topic, p.Partition, p.Error)
+				continue
 			}
 			out[topicPartition{topic, p.Partition}] = offsetRange{p.FirstOffset, p.LastOffset}
 		}
 	}
-	for topic, ids := range want {
-		for _, id := range ids {
-			if _, ok := out[topicPartition{topic, id}]; !ok {
-				return nil, fmt.Errorf("topic %s partition %d: %w", topic, id, errLeftOut)
-			}
+	for topic, ids := range leftOf(want, out) {
+		if err == nil {
+			err = fmt.Errorf("topic %s partition %d: %w", topic, ids[0], errLeftOut)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // library is the library's client on the shared connections.

@@ -363,3 +363,24 @@ func TestFencedRefusedTime(t *testing.T) {
 	require.Len(t, times, 3)
 	require.Equal(t, []time.Time{at, at}, times[1:])
 }
+
+// A broker that leaves some requests without an answer, each time others, is asked
+// for the rest only: it would never answer all of many at once.
+func TestOffsetsOfABusyBroker(t *testing.T) {
+	t.Parallel()
+	const partitions = 48
+	cluster := startKfake(t, kfake.SeedTopics(partitions, "t"))
+	client := newClient(t, kafka.Config{Brokers: cluster.ListenAddrs()})
+	var asked atomic.Int64
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if asked.Add(1)%6 == 0 {
+			return nil, kerr.RequestTimedOut, true // hangs up
+		}
+		return nil, nil, false //nolint:nilnil // how kfake spells "answer it as usual"
+	})
+	ends, err := client.EndOffsets(t.Context(), "t")
+	require.NoError(t, err)
+	require.Len(t, ends, partitions)
+	require.Greater(t, asked.Load(), int64(2*partitions))
+}
