@@ -300,5 +300,5 @@ const (
 	publishWithin = 30 * time.Second
 	// A query may take longer than a brisk lease: it is asked again then, and not one of the three.
 	queryWithin = 9 * time.Second
-	tick          = 25 * time.Millisecond
+	tick        = 25 * time.Millisecond
 )
