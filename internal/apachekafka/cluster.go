@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	defaultStartTimeout = 90 * time.Second
+	defaultStartTimeout = 5 * time.Minute
 	stopTimeout         = 15 * time.Second
 	replicas            = 3
 )
@@ -43,7 +43,7 @@ type Config struct {
 	Heap string
 	// Settings are further settings of server.properties, and win over ours. Defaults to none.
 	Settings map[string]string
-	// StartTimeout bounds a start or restart, without the time of a fetch. Defaults to 90 s, enough
+	// StartTimeout bounds a start or restart, without the time of a fetch. Defaults to 5 minutes, enough
 	// for a machine that is busy with other things.
 	StartTimeout time.Duration
 	// Log is told what happens. Defaults to nothing.

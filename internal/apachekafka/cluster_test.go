@@ -26,7 +26,7 @@ func start(t *testing.T, cfg apachekafka.Config) *apachekafka.Cluster {
 		t.Skip("Apache Kafka left out: " + reason)
 	}
 	// A killed node may come back once the controller has missed it.
-	cfg.Settings = map[string]string{"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+	cfg.Settings = map[string]string{"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
 	c, err := apachekafka.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Stop(context.WithoutCancel(t.Context()))) })
