@@ -25,7 +25,7 @@ const PostgresUser = "settleonce"
 const (
 	startTries      = 3
 	readyPoll       = 20 * time.Millisecond
-	defaultStart    = 60 * time.Second
+	defaultStart    = 5 * time.Minute
 	maxSocketFolder = 80 // a socket's whole path has to stay below 104 bytes on macOS, 108 on Linux
 )
 
@@ -49,8 +49,8 @@ type PostgresConfig struct {
 	// BinDir is the folder with initdb and postgres. Defaults to looking for one, and fetching one
 	// where none is found.
 	BinDir string
-	// StartTimeout bounds a start, without the time of a fetch. Defaults to 60 s, enough for the
-	// recovery of a server that was killed.
+	// StartTimeout bounds a start, without the time of a fetch. Defaults to 5 minutes, enough
+	// for the recovery of a server that was killed, on a machine that is busy with other things.
 	StartTimeout time.Duration
 	// Log is told what happens. Defaults to nothing.
 	Log zerolog.Logger

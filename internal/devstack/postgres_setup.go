@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	orphanPatience = 10 * time.Second
+	orphanPatience = time.Minute
 	logTailBytes   = 2000
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // killPatience is how long killed sessions may take to be gone.
-const killPatience = 10 * time.Second
+const killPatience = time.Minute
 
 // kill ends the server and every session at once with SIGKILL, as when a machine loses power: none of
 // them can answer a client any more once it returns. Where /proc does not tell the sessions, it is Crash.

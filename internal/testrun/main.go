@@ -31,7 +31,7 @@ const (
 	postgresEnv = "SETTLEONCE_TEST_POSTGRES"
 	kafkaEnv    = "SETTLEONCE_TEST_KAFKA"
 
-	stopTimeout     = 30 * time.Second
+	stopTimeout     = 3 * time.Minute
 	goTestGrace     = 30 * time.Second
 	testConnections = 500
 )
