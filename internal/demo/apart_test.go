@@ -107,7 +107,7 @@ func TestApart_EndsInTheSameVerdict(t *testing.T) {
 func TestVerdict_SeesARealForgeryOfACommand(t *testing.T) {
 	t.Parallel()
 	report := runDemo(t, Config{
-		Commands: 100, Seed: 16, Kills: -1, Apart: true, Patience: 30 * time.Second,
+		Commands: 100, Seed: 16, Kills: -1, Apart: true,
 		Workers: func(*fleet.Fleet) ([]string, error) { return []string{"SETTLEONCE_REQUIRE_SIGNATURE="}, nil },
 	})
 	require.False(t, report.Passed())

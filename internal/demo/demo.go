@@ -372,11 +372,11 @@ var errOver = errors.New("the run is over")
 
 // collect reads the rest of the topics, and the ledgers.
 func (r *run) collect(ctx context.Context) (*check.Evidence, error) {
-	if err := r.tail.Offsets(ctx, r.cfg.Fleet.Prefix+"settleonce-consumer"); err != nil {
-		return nil, err
-	}
-	if err := r.tail.All(ctx); err != nil {
-		return nil, err
+	group := r.cfg.Fleet.Prefix + "settleonce-consumer"
+	for _, read := range []func() error{func() error { return r.tail.Offsets(ctx, group) }, func() error { return r.tail.All(ctx) }} {
+		if err := patiently(ctx, read); err != nil {
+			return nil, err
+		}
 	}
 	evidence := r.tail.Evidence()
 	for _, s := range r.fleet.Sims() {

@@ -26,6 +26,7 @@ func runDemo(t *testing.T, cfg Config) Report {
 		t.Skip("runs a whole system and waits for re-queries; left out by -short")
 	}
 	cfg.Fleet.Binary, cfg.Fleet.Log = program.Path(t), zerolog.Nop()
+	cfg.Patience = 10 * time.Minute // on a machine that does much beside it
 	cfg.Say = func(what string) { t.Log(what) }
 	report, err := Run(context.Background(), cfg)
 	require.NoError(t, err)

@@ -79,7 +79,7 @@ func (p *player) entangle(ctx context.Context) error {
 		if !fleet.Pause(ctx, e.at-time.Since(p.begun)) {
 			return ctx.Err()
 		}
-		for {
+		for try := 1; ; try++ {
 			n, err := p.write(ctx, i, e)
 			if err == nil {
 				p.mu.Lock()
@@ -88,7 +88,7 @@ func (p *player) entangle(ctx context.Context) error {
 				p.mu.Unlock()
 				break
 			}
-			if !p.patient || ctx.Err() != nil {
+			if try >= publishTries && !p.patient || ctx.Err() != nil {
 				return fmt.Errorf("write transactions that are open at once: %w", err)
 			}
 			if !fleet.Pause(ctx, time.Second) { // again from the start: what was committed is a repeat

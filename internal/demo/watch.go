@@ -31,10 +31,11 @@ type watcher struct {
 	states        map[uuid.UUID]payment.State
 	versions      map[uuid.UUID]int // of the events that told them
 	replies, dead int
-	// news is when something came last; checked when all was compared last.
-	news, checked time.Time
-	swept         time.Time
-	missing       []string
+	// news is when something came last; checked when all was compared last; seeing when
+	// all could be looked at last.
+	news, checked, seeing time.Time
+	swept                 time.Time
+	missing               []string
 	// beside is what a service downstream has not read, and what is under way in a shop,
 	// once nothing else is missing.
 	beside []string
@@ -42,7 +43,7 @@ type watcher struct {
 
 // watch ends when all is settled and silent, or when patience is over.
 func (r *run) watch(ctx context.Context) error {
-	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, versions: map[uuid.UUID]int{}, news: time.Now()}
+	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, versions: map[uuid.UUID]int{}, news: time.Now(), seeing: time.Now()}
 	r.tail.Seen = w.seen
 	for {
 		settled, err := w.round(ctx)
@@ -64,13 +65,20 @@ func (r *run) watch(ctx context.Context) error {
 	}
 }
 
+// blind is how long a broker that nobody breaks may give no answers: on a busy machine
+// some are late.
+const blind = time.Minute
+
 // round looks, and reports whether all is settled. While things are broken on
 // purpose the broker may be away.
 func (w *watcher) round(ctx context.Context) (settled bool, err error) {
 	if err = w.look(ctx); err == nil {
 		settled, err = w.settled(ctx)
 	}
-	if err != nil && w.run.cfg.Disturb != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		w.seeing = time.Now()
+	case ctx.Err() == nil && (w.run.cfg.Disturb != nil || time.Since(w.seeing) < blind):
 		w.news = time.Now()
 		return false, nil
 	}
@@ -171,6 +179,16 @@ func (w *watcher) settled(ctx context.Context) (bool, error) {
 	var err error
 	w.beside, err = w.run.beside(ctx)
 	return len(w.beside) == 0 && err == nil, err
+}
+
+// patiently does again what failed, for a while.
+func patiently(ctx context.Context, do func() error) error {
+	for end := time.Now().Add(blind); ; {
+		err := do()
+		if err == nil || time.Now().After(end) || !fleet.Pause(ctx, glance) {
+			return err
+		}
+	}
 }
 
 // beside is what the services beside the workers still have to do.
