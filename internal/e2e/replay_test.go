@@ -193,6 +193,10 @@ func TestReplay_SetsAStoppedGroupBack(t *testing.T) {
 	r, err := player.LookGroup(s.ctx, all, "settleonce-consumer")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Again)
+	require.Eventually(t, func() bool { // a member that was paused for long joins again
+		r, err = player.LookGroup(s.ctx, all, "settleonce-consumer")
+		return err == nil && len(r.Members) > 0
+	}, waitFor, tick)
 	require.ErrorContains(t, player.ResetGroup(s.ctx, r, ada), "is running")
 	_, err = player.LookGroup(s.ctx, &replay.Selection{Topic: s.topics.Commands, Key: "k"}, "settleonce-consumer")
 	require.ErrorContains(t, err, "whole partitions")
