@@ -56,7 +56,8 @@ shop: build ## Run a shop on settleonce: customers, kills, replays, and a page t
 torture: ## Break everything at seeded moments and check what came of it (PAYMENTS=100000 SEED=7 KAFKA=apache)
 	@mkdir -p $(BIN)-torture.overlay && go run ./internal/clockjump/overlay $(BIN)-torture.overlay
 	CGO_ENABLED=0 go build -overlay $(BIN)-torture.overlay/overlay.json -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)-torture ./cmd/settleonce
-	$(BIN)-torture torture --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
+	CGO_ENABLED=0 go build -trimpath -o bin/shop ./examples/shop
+	$(BIN)-torture torture --shop bin/shop --kafka $(KAFKA) --payments $(PAYMENTS) --seed $(SEED) $(ARGS)
 
 .PHONY: cluster
 cluster: ## Kill brokers of a real cluster, and promote the database's standby, under payments (PAYMENTS=3000 SEED=7)
