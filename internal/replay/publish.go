@@ -29,7 +29,7 @@ func (p *Player) Run(ctx context.Context, r store.Replay, perSecond float64) (st
 	if err := json.Unmarshal(r.Selection, &s); err != nil {
 		return r, fmt.Errorf("read the replay's selection: %w", err)
 	}
-	publisher, err := p.cfg.Kafka.NewPublisher(kafka.PublisherConfig{})
+	publisher, err := p.cfg.Kafka.NewPublisher(kafka.PublisherConfig{Timeout: publishTimeout})
 	if err != nil {
 		return r, err
 	}
@@ -60,7 +60,12 @@ func (p *Player) Run(ctx context.Context, r store.Replay, perSecond float64) (st
 	return r, errors.Join(err, p.cfg.Store.KeepReplay(keeping, &r))
 }
 
-const closeTimeout = 10 * time.Second
+const (
+	closeTimeout = 10 * time.Second
+	// publishTimeout bounds one attempt: nobody waits for a replay as for a payment, and it
+	// should outlast a broker that pauses.
+	publishTimeout = 30 * time.Second
+)
 
 // publish sends a batch, record by record into the limit's pace.
 func publish(ctx context.Context, publisher *kafka.Publisher, limit *rate.Limiter, r *store.Replay, batch []kafka.Record) error {
