@@ -3,13 +3,16 @@ package demo
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/settleonce/settleonce/internal/check"
 	"github.com/settleonce/settleonce/internal/fleet"
 	"github.com/settleonce/settleonce/internal/fleet/fleettest"
 )
@@ -41,7 +44,7 @@ func runDemo(t *testing.T, cfg Config) Report {
 // Whatever is killed, and whenever, the verdict is the same.
 func TestKills_EndInTheSameVerdict(t *testing.T) {
 	t.Parallel()
-	report := runDemo(t, Config{Commands: 500, Seed: 11, Kills: 8, KillSim: true})
+	report := runDemo(t, Config{Commands: 500, Seed: 11, Kills: 8, KillSim: true, Downstream: bystander(t)})
 	require.Empty(t, report.Violations)
 	require.Empty(t, report.Crashed)
 	require.Empty(t, report.Unsettled)
@@ -50,6 +53,31 @@ func TestKills_EndInTheSameVerdict(t *testing.T) {
 	}
 	require.Zero(t, report.Counts.DoubleCharged)
 	require.GreaterOrEqual(t, report.Counts.InReview, report.Counts.ReviewPlanned)
+}
+
+// bystander is a service downstream that reads nothing. It looks when all is judged: then no
+// worker has a session any more, so that nothing moves.
+func bystander(t *testing.T) *Downstream {
+	t.Helper()
+	var dsn string
+	return &Downstream{
+		Start: func(ctx context.Context, f *fleet.Fleet, number int, _ []string) (*fleet.Child, error) {
+			dsn = f.DSN()
+			return f.StartProgram(ctx, fmt.Sprintf("bystander-%d", number), "/bin/sleep", "", "3600")
+		},
+		Left: func(context.Context) (int64, error) { return 0, nil },
+		Look: func(ctx context.Context) (*check.Downstream, error) {
+			conn, err := pgx.Connect(ctx, dsn)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close(context.WithoutCancel(ctx))) }()
+			require.Eventually(t, func() bool { // a server notices a little later that a client is gone
+				var others int
+				return conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+					WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others) == nil && others == 0
+			}, time.Minute, 10*time.Millisecond, "workers are at work while they are judged")
+			return &check.Downstream{}, nil
+		},
+	}
 }
 
 // A provider that executes a key twice, though it promised not to, and hides the
