@@ -214,6 +214,7 @@ type redriveFlags struct {
 
 	execute  bool
 	matching bool
+	trust    bool
 	rate     float64
 	value    string
 	by       store.Operator
@@ -234,6 +235,7 @@ func newDeadLetterRedrive(p process) *cobra.Command {
 	f.offer(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.matching, "matching", false, "all letters that the filters choose, instead of those named")
+	flags.BoolVar(&f.trust, "trust-removed", false, "send also facts whose topic no longer has them; commands never")
 	flags.Float64Var(&f.rate, "rate", 50, "letters per second, at most; 0: no limit")
 	flags.StringVar(&f.value, "value", "", "file with the body to send instead, - for standard input; for one command")
 	offerAct(cmd, &f.execute, &f.by)
@@ -293,6 +295,9 @@ func (f *redriveFlags) redrive(cmd *cobra.Command, p process, desk *deadletter.D
 		return done, err
 	}
 	done.Done = true
+	if f.trust {
+		desk.TrustRemoved()
+	}
 	if body != nil {
 		done.Sent = 1
 		return done, desk.RedriveEdited(cmd.Context(), filter.IDs[0], body, f.by)

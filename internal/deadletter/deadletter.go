@@ -133,10 +133,17 @@ type Config struct {
 }
 
 // Desk looks after the dead letters.
-type Desk struct{ cfg Config }
+type Desk struct {
+	cfg   Config
+	trust bool
+}
 
 // New returns a Desk.
 func New(cfg Config) *Desk { return &Desk{cfg: cfg} }
+
+// TrustRemoved lets the Desk send what retention has removed from its topic, where
+// nothing shows any more that the letter is what was there. Never a command.
+func (d *Desk) TrustRemoved() { d.trust = true }
 
 // ErrGone says that a letter is not in the topic any more, or never was.
 var ErrGone = errors.New("the dead letter is not in the topic: it was removed by the topic's retention, or its place is wrong")
@@ -271,7 +278,7 @@ func original(r *kafka.Record) []kafka.Header {
 		switch {
 		case strings.HasPrefix(h.Key, payment.DeadHeaderPrefix):
 		case !inbox && (strings.HasPrefix(h.Key, "ce_") || h.Key == "content-type"):
-		case strings.HasSuffix(h.Key, base64Suffix):
+		case !inbox && strings.HasSuffix(h.Key, base64Suffix):
 			if value, err := base64.StdEncoding.DecodeString(string(h.Value)); err == nil {
 				h = kafka.Header{Key: strings.TrimSuffix(h.Key, base64Suffix), Value: value}
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,7 +24,12 @@ type Redriven struct {
 	// Sent letters are in their topic again; Before had been dealt with already.
 	Sent   int `json:"sent"`
 	Before int `json:"before"`
+	// Refused are none that anybody can stand for: see ErrRefused.
+	Refused int `json:"refused"`
 }
+
+// ErrRefused marks a letter that does not show to be what it says. The others are sent.
+var ErrRefused = errors.New("not sent")
 
 // Redrive sends the letters that the filter names into their topics again, at most
 // perSecond a second (0: no limit). Each is written down before it is sent, so
@@ -42,6 +48,7 @@ func (d *Desk) Redrive(ctx context.Context, f *Filter, by store.Operator, perSec
 	if perSecond > 0 {
 		limit = rate.NewLimiter(rate.Limit(perSecond), 1)
 	}
+	var refused []error
 	err = d.Each(ctx, f, func(l *Letter) error {
 		if err := limit.Wait(ctx); err != nil {
 			return fmt.Errorf("wait for the rate limit: %w", err)
@@ -50,14 +57,22 @@ func (d *Desk) Redrive(ctx context.Context, f *Filter, by store.Operator, perSec
 		switch {
 		case errors.Is(err, store.ErrDealtWith):
 			done.Before++
-			err = nil
+			return nil
+		case errors.Is(err, ErrRefused):
+			if done.Refused++; len(refused) < tellRefused {
+				refused = append(refused, err)
+			}
+			return nil
 		case err == nil:
 			done.Sent++
 		}
 		return err
 	})
-	return done, err
+	return done, errors.Join(append(refused, err)...)
 }
+
+// tellRefused is how many refusals one error tells.
+const tellRefused = 20
 
 const closeTimeout = 10 * time.Second
 
@@ -133,27 +148,57 @@ func (d *Desk) send(ctx context.Context, publisher *kafka.Publisher, l *Letter, 
 	return d.cfg.Store.EndLetter(context.WithoutCancel(ctx), d.cfg.Topic, l.ID.Partition, l.ID.Offset)
 }
 
-// verify refuses a letter that says it was a command and was not: whoever may write
-// dead letters (every inbox may) could have an operator publish a command in
-// another caller's name (G12). A command that its topic no longer holds is too old to
-// be charged in any case (G14).
+// verify refuses a letter that is not what it says: whoever may write dead letters
+// (every inbox may) could have an operator publish a command in another caller's name,
+// or tell of a payment that was not (G12). A command that its topic no longer holds is
+// too old to be charged in any case (G14); of facts it may be the last copy, which a
+// person has to trust.
 func (d *Desk) verify(ctx context.Context, l *Letter) error {
-	if !slices.Contains(d.cfg.Commands, l.Topic) {
-		return nil
+	command := slices.Contains(d.cfg.Commands, l.Topic)
+	r, err := d.origin(ctx, l)
+	there := r != nil
+	same := there && bytes.Equal(r.Key, l.record.Key) && bytes.Equal(r.Value, l.record.Value)
+	if same && !command { // by its headers an inbox knows a fact from its repetition
+		same = slices.EqualFunc(original(&l.record), living(r), func(a, b kafka.Header) bool {
+			return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
+		})
 	}
-	same := false
-	_, err := d.cfg.Kafka.ReadRange(ctx, l.Topic, l.Partition, l.Offset, l.Offset+1, func(r kafka.Record) error {
-		same = bytes.Equal(r.Key, l.record.Key) && bytes.Equal(r.Value, l.record.Value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("compare %s with the record it came from: %w", l.ID, err)
+	case same, !there && !command && d.trust:
+		return nil
+	case there:
+		return fmt.Errorf("%w: %s is not the record at %s partition %d offset %d: it may not be what its caller wrote; "+
+			"let the caller publish it again", ErrRefused, l.ID, l.Topic, l.Partition, l.Offset)
+	case command:
+		return fmt.Errorf("%w: the record of %s, at %s partition %d offset %d, is no longer there, so it may not be what its caller wrote; "+
+			"let the caller publish it again", ErrRefused, l.ID, l.Topic, l.Partition, l.Offset)
+	default:
+		return fmt.Errorf("%w: the record of %s, at %s partition %d offset %d, is no longer there, so nothing shows that this is it: "+
+			"look at it, and say --trust-removed", ErrRefused, l.ID, l.Topic, l.Partition, l.Offset)
+	}
+}
+
+// origin is the record at the place that a letter names; nil where there is none.
+func (d *Desk) origin(ctx context.Context, l *Letter) (found *kafka.Record, err error) {
+	ends, err := d.cfg.Kafka.EndOffsets(ctx, l.Topic)
+	if _, partition := ends[l.Partition]; errors.Is(err, kafka.ErrUnknownTopic) || err == nil && !partition {
+		return nil, nil //nolint:nilnil // that it is not there is no error
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = d.cfg.Kafka.ReadRange(ctx, l.Topic, l.Partition, l.Offset, l.Offset+1, func(r kafka.Record) error {
+		found = &r
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("compare %s with the record it came from: %w", l.ID, err)
-	}
-	if !same {
-		return fmt.Errorf("%s is not the record at %s partition %d offset %d, or that was removed: it may not be what its caller wrote; "+
-			"let the caller publish it again", l.ID, l.Topic, l.Partition, l.Offset)
-	}
-	return nil
+	return found, err
+}
+
+// living are a record's headers without those of an earlier death.
+func living(r *kafka.Record) []kafka.Header {
+	return slices.DeleteFunc(slices.Clone(r.Headers), func(h kafka.Header) bool { return strings.HasPrefix(h.Key, payment.DeadHeaderPrefix) })
 }
 
 // Discard notes that nothing will be done about a letter. The record stays in the

@@ -1,11 +1,14 @@
 package e2e_test
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/settleonce/settleonce/internal/deadletter"
@@ -154,6 +157,57 @@ func TestG12_ForgedDeadLetterIsNotRedriven(t *testing.T) {
 	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0)
 	require.NoError(t, err)
 	require.Equal(t, 1, done.Sent)
+}
+
+// The same for facts: who may write dead letters, as every inbox may, tells nobody of a payment that was not, and has
+// nobody act on one twice under a new id. What was there is sent again; what is no longer there only if a person
+// trusts it.
+func TestG12_ForgedFactIsNotRedriven(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := command()
+	s.send(c)
+	s.waitState(c, payment.Succeeded)
+	var event *kafka.Record
+	s.eventually("the event", func() bool {
+		require.NoError(t, s.kafka.ReadAll(s.ctx, s.topics.Events, func(r kafka.Record) error {
+			event = &r
+			return nil
+		}))
+		return event != nil
+	})
+	letter := func(change func(*kafka.Message), topic string, offset int64) {
+		m := kafka.Message{Topic: s.topics.DeadLetter, Key: event.Key, Value: event.Value, Headers: slices.Clone(event.Headers)}
+		if change != nil {
+			change(&m)
+		}
+		m.Headers = append(m.Headers,
+			kafka.Header{Key: "dl_reason", Value: []byte("handler_failed")}, kafka.Header{Key: "dl_consumer", Value: []byte("packing")},
+			kafka.Header{Key: "dl_topic", Value: []byte(topic)},
+			kafka.Header{Key: "dl_partition", Value: []byte(strconv.Itoa(event.Partition))},
+			kafka.Header{Key: "dl_offset", Value: strconv.AppendInt(nil, offset, 10)})
+		require.NoError(t, s.publish.Publish(s.ctx, m))
+	}
+	letter(func(m *kafka.Message) { m.Value = bytes.Replace(m.Value, []byte(c.OrderID), []byte("order-9"), 1) }, s.topics.Events, event.Offset)
+	letter(func(m *kafka.Message) {
+		for i := range m.Headers {
+			if m.Headers[i].Key == "ce_id" {
+				m.Headers[i].Value = []byte(uuid.NewString())
+			}
+		}
+	}, s.topics.Events, event.Offset)
+	letter(nil, "nowhere", 0)
+	letter(nil, s.topics.Events, event.Offset)
+	letter(nil, s.topics.Events, event.Offset+1000)
+	done, err := s.desk().Redrive(s.ctx, &deadletter.Filter{}, ada, 0)
+	require.ErrorContains(t, err, "is not the record at")
+	require.ErrorContains(t, err, "no longer there")
+	require.Equal(t, deadletter.Redriven{Sent: 1, Refused: 4}, done, "what is refused holds up nothing")
+	trusting := s.desk()
+	trusting.TrustRemoved()
+	done, err = trusting.Redrive(s.ctx, &deadletter.Filter{Topic: s.topics.Events}, ada, 0)
+	require.ErrorContains(t, err, "is not the record at")
+	require.Equal(t, deadletter.Redriven{Sent: 1, Refused: 2}, done)
 }
 
 // onlyShop lets nobody else in.
