@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -186,7 +187,14 @@ func (b *oldPayments) bringIn() backfill.Report {
 		Values: map[string]string{"caller": "shop", "channel": "sim", "currency": "EUR"},
 	}, source.Columns())
 	require.NoError(t, err)
-	pool := b.s.openPool(b.s.dsn, 2)
+	address, err := url.Parse(b.s.dsn)
+	require.NoError(t, err)
+	settings := address.Query()
+	for _, name := range []string{"idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"} {
+		settings.Set(name, "10min") // a pause of the machine does not end the run
+	}
+	address.RawQuery = settings.Encode()
+	pool := b.s.openPool(address.String(), 2)
 	report, err := backfill.Run(b.s.ctx, backfill.Config{
 		Source: source, Mapping: mapping, Store: store.New(store.Config{Pool: pool, Topics: b.s.topics}), Name: "old.csv",
 		Execute: true, Actor: "test", Reason: "test", Progress: func(read, _ int64) { b.read.Store(read) },

@@ -247,6 +247,12 @@ func TestP28_OneRequestPerPermit(t *testing.T) {
 		require.NotEmpty(t, s.front.queries(c), script)
 		s.once(c)
 	}
+}
+
+// P28: nor does it follow a redirect.
+func TestP28_RedirectIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	s := start(t, brisk(6*time.Second))
 	redirected := command(fault("redirect"))
 	s.send(redirected)
 	s.waitState(redirected, payment.Succeeded)
