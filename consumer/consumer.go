@@ -143,7 +143,7 @@ func (c *Consumer) Stats() []kafka.PartitionStats { return c.kafka.Stats() }
 // stops fetching, lets the lanes finish what they claimed, and waits for the
 // calls under way and their results.
 func (c *Consumer) Run(ctx context.Context) error {
-	if err := c.checkInstallation(ctx); err != nil {
+	if err := c.checkInstallation(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	// Lanes outlive the group, and the settler outlives the lanes: each stops when
@@ -167,14 +167,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 // checkInstallation notices a database that is not the one it was (a restore, a
-// promoted standby): commits may be lost.
+// promoted standby): commits may be lost. It waits for one that does not answer.
 func (c *Consumer) checkInstallation(ctx context.Context) error {
-	in, err := c.cfg.Store.CheckInstallation(ctx)
-	if err != nil {
-		return err
+	var in store.Installation
+	var refused error
+	err := settle.UntilDone(ctx, func() (err error) {
+		if in, err = c.cfg.Store.CheckInstallation(ctx); store.Unheard(err) {
+			return err
+		}
+		refused = err
+		return nil
+	}, func(err error) {
+		c.cfg.Logger.Warn().Err(err).Msg("the database cannot be reached at the start; trying again")
+	})
+	if err != nil { // ctx ended first
+		return nil //nolint:nilerr // stopping is not a failure
 	}
-	c.notice(in.Suspect)
-	return nil
+	if refused == nil {
+		c.notice(in.Suspect)
+	}
+	return refused
 }
 
 func (c *Consumer) notice(suspect string) {

@@ -156,6 +156,22 @@ func TestP22_DatabaseDownAtClaim(t *testing.T) {
 	}
 }
 
+// P22: a consumer that starts while the database does not answer waits for it.
+func TestP22_DatabaseDownAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := start(t, proxied, only(0, 0, 1))
+	s.proxy.down()
+	s.startConsumer()
+	stopped := s.startConsumer()
+	c := command()
+	s.send(c)
+	require.Eventually(t, func() bool { return len(s.logs.with("cannot be reached at the start")) >= 3 }, waitFor, tick, "nobody looked")
+	stopped.stop()
+	s.proxy.up()
+	s.waitState(c, payment.Succeeded)
+	s.once(c)
+}
+
 // lookAgain moves the next look at a payment that nobody works on. With an hour, only
 // what is not the clock's makes anybody look; with nothing, it is due.
 func (s *stack) lookAgain(c payment.Command, in time.Duration) {

@@ -211,6 +211,13 @@ func transient(err error) bool {
 	return strings.HasPrefix(pg.Code, "08")
 }
 
+// Unheard reports whether an error says no more than that the database did not answer:
+// that is waited out, unlike what it refused.
+func Unheard(err error) bool {
+	_, said := errors.AsType[*pgconn.PgError](err)
+	return err != nil && !said
+}
+
 // badData reports whether the database refused the content itself: one row of
 // the batch is to blame, and the others must not suffer for it.
 func badData(err error) bool {
