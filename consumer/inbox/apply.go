@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -262,6 +263,13 @@ func (in *Inbox) databaseAnswers(ctx context.Context) bool {
 // and a lock that was not free in time.
 func passing(code string) bool {
 	return code == lockNotAvailable || len(code) == 5 && slices.Contains([]string{"08", "40", "53", "57", "58"}, code[:2])
+}
+
+// conflicts reports whether a transaction was in the way of another one: a deadlock, or a
+// serialization failure.
+func conflicts(err error) bool {
+	pgErr, said := errors.AsType[*pgconn.PgError](err)
+	return said && strings.HasPrefix(pgErr.Code, "40")
 }
 
 // handlerTx is the transaction as a handler sees it: it may not end it, and

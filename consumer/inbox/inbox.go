@@ -158,12 +158,13 @@ func (in *Inbox) checkRetention(ctx context.Context) error {
 // finished: the next batch of the partition would wait in any case.
 func (in *Inbox) handle(ctx context.Context, batch []*kafka.Delivery) error {
 	limit, refusals, failures := in.cfg.Batch, 0, 0 // refusals are the handler's, of the first message; failures anybody's
+	most := in.cfg.Batch
 	for len(batch) > 0 {
 		chunk := batch[:min(len(batch), limit)]
 		bad, err := in.apply(ctx, chunk)
 		if err == nil {
 			kafka.Finish(chunk)
-			batch, limit, refusals, failures = batch[len(chunk):], in.cfg.Batch, 0, 0
+			batch, limit, refusals, failures = batch[len(chunk):], most, 0, 0
 			continue
 		}
 		if ctx.Err() != nil {
@@ -175,6 +176,10 @@ func (in *Inbox) handle(ctx context.Context, batch []*kafka.Delivery) error {
 			continue
 		}
 		failures++
+		if bad == notOurs && conflicts(err) { // it holds fewer locks then
+			most = max(1, len(chunk)/2)
+			limit = most
+		}
 		if bad == 0 {
 			limit = 1 // alone, so that nothing before it waits for its pauses
 			refusals++
@@ -183,7 +188,7 @@ func (in *Inbox) handle(ctx context.Context, batch []*kafka.Delivery) error {
 					return err
 				}
 				batch[0].Finish()
-				batch, limit, refusals, failures = batch[1:], in.cfg.Batch, 0, 0
+				batch, limit, refusals, failures = batch[1:], most, 0, 0
 				continue
 			}
 		}

@@ -237,6 +237,25 @@ func TestLockTimeoutsAreWaitedOut(t *testing.T) {
 	require.Empty(t, w.deadLetters())
 }
 
+// Transactions of several partitions may deadlock whenever they have many messages. Then
+// they are made smaller, until they get through: with one message each they cannot.
+func TestDeadlockedBatchesGetSmaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.events("order-1", 1, 2, 3, 4, 5, 6)
+	in, _ := w.run(func(ctx context.Context, tx pgx.Tx, m *inbox.Message) error {
+		if err := work(ctx, tx, m); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DO $$BEGIN IF (SELECT count(*) FROM tasks WHERE xmin = pg_current_xact_id()::xid) > 1 THEN
+			RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01'; END IF; END$$`)
+		return err
+	}, nil)
+	w.handled(in, 6)
+	require.Equal(t, map[string][]int{"order-1": {1, 2, 3, 4, 5, 6}}, w.tasks())
+	require.Empty(t, w.deadLetters())
+}
+
 // What no settleonce wrote may stand in a topic too: a version or a time that no database takes is a dead letter,
 // and never holds up the partition.
 func TestHostileNumbersHoldNobodyUp(t *testing.T) {
