@@ -309,7 +309,7 @@ func (r *run) report(ctx context.Context) (Report, error) {
 	report := Report{
 		Disturbed: r.cfg.Disturb != nil,
 		Broker:    cmp.Or(r.cfg.Fleet.Kafka, fleet.KafkaEmbedded), Seed: r.cfg.Seed, Processes: r.cfg.Each, Payments: r.script.sought,
-		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: (r.settled - r.published).Seconds(),
+		Unsettled: r.unsettled, PublishSeconds: r.published.Seconds(), SettleSeconds: max(0, r.settled-r.published).Seconds(),
 		QueryBudget: fmt.Sprintf("%g %% of submissions + %g/s", queryShare*100, queryFloor),
 	}
 	if len(r.cfg.Channels) > 1 {

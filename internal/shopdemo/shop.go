@@ -44,13 +44,20 @@ type ShopConfig struct {
 	// Required, both.
 	Orders int
 	Length time.Duration
-	// Declined is how many of a hundred orders have their first payment declined by the
-	// channel, where that is a simulator. Defaults to none.
-	Declined int
+	// Faults are what the channel does to the first payments of some orders, where it is a
+	// simulator. Defaults to nothing.
+	Faults []Fault
 	// Random draws what customers do. Required.
 	Random *rand.Rand
 	// GatewayForgets makes the mail gateway one that delivers a repetition again.
 	GatewayForgets bool
+}
+
+// Fault is what the channel does to the first payment of so many of a hundred orders.
+type Fault struct {
+	Share int
+	// Script is what the simulator reads, as in "declined@*".
+	Script string
 }
 
 // WithDefaults returns a copy with unset fields set.

@@ -56,12 +56,24 @@ func (s *Shop) plan() []customer {
 			c.givesUp = 1 + time.Duration(random.Int64N(int64(4*time.Second)))
 		}
 		c.impolite = random.IntN(10) == 0
-		if s.cfg.Declined > 0 && random.IntN(100) < s.cfg.Declined {
-			c.order.Metadata = map[string]string{"sim": "declined@*"}
-		}
+		c.order.Metadata = s.fault()
 		plan[i] = c
 	}
 	return plan
+}
+
+// fault draws what the channel does to an order's first payment.
+func (s *Shop) fault() map[string]string {
+	if len(s.cfg.Faults) == 0 {
+		return nil
+	}
+	n := s.cfg.Random.IntN(100)
+	for _, f := range s.cfg.Faults {
+		if n -= f.Share; n < 0 {
+			return map[string]string{"sim": f.Script}
+		}
+	}
+	return nil
 }
 
 // orders is how the names of its orders begin, and no others at its channel.

@@ -33,15 +33,16 @@ func newOpening(cfg *Config, of []mix) *opening {
 	o := &opening{cfg: shopdemo.ShopConfig{
 		Program: cfg.Shop, Caller: storefront, Channel: tillOf(of).name, Prefix: cfg.Fleet.Prefix,
 		Processes: []string{"outbox,orders,packing,receipts"}, Flags: []string{"-session-timeout", lease.String()},
-		Orders: ordersOf(cfg.Payments), Length: cfg.Length, Declined: declined, Random: rand.New(rand.NewPCG(cfg.Seed, 71)),
+		Orders: ordersOf(cfg.Payments), Length: cfg.Length, Faults: shopFaults, Random: rand.New(rand.NewPCG(cfg.Seed, 71)),
 	}}
 	o.network = newGuest(demo.RoleShop, o.groups()...)
 	o.cfg.Network = o.network.lead
 	return o
 }
 
-// declined is how many of a hundred orders the channel declines to have paid at first.
-const declined = 10
+// shopFaults are what the channel does to orders: it declines some at first, and of others
+// nobody learns whether it took the money.
+var shopFaults = []shopdemo.Fault{{Share: 10, Script: "declined@*"}, {Share: 5, Script: "lost_answer,query_error@*"}}
 
 // ordersOf is how many orders customers place beside so many payments.
 func ordersOf(payments int) int {
