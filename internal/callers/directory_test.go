@@ -76,7 +76,7 @@ func TestG12_ExpiryWithoutReading(t *testing.T) {
 	g := newGround(t)
 	d := g.directory(func(c *callers.DirectoryConfig) { c.Fresh, c.Again = time.Hour, time.Hour })
 	old := g.add("shop", callers.Change{})
-	_, err := g.registry.Rotate(t.Context(), ada, "shop", "", 6*time.Second)
+	_, err := g.registry.Rotate(t.Context(), ada, "shop", "", 20*time.Second)
 	require.NoError(t, err)
 	require.True(t, g.knows(d, old.Bearer))
 	require.Eventually(t, func() bool { return !g.knows(d, old.Bearer) }, time.Minute, 10*time.Millisecond)
@@ -103,7 +103,7 @@ func TestG12_StrangersDoNotReachTheDatabase(t *testing.T) {
 func TestP22_DirectoryWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	d := g.directory(func(c *callers.DirectoryConfig) { always(c); c.Timeout = time.Second })
+	d := g.directory(always)
 	shop := g.add("shop", callers.Change{})
 	require.True(t, g.knows(d, shop.Bearer))
 	g.pool.Close()

@@ -37,7 +37,7 @@ func newGround(t *testing.T) *ground {
 
 func (g *ground) directory(change func(*callers.DirectoryConfig)) *callers.Directory {
 	g.Helper()
-	cfg := callers.DirectoryConfig{Pool: g.pool}
+	cfg := callers.DirectoryConfig{Pool: g.pool, Timeout: time.Minute} // a pause of the machine is no missing database
 	if change != nil {
 		change(&cfg)
 	}

@@ -83,7 +83,7 @@ func TestStoreIsLinearizable(t *testing.T) {
 	a.network.oneIn.Store(0)
 	a.finalLook()
 	a.amend()
-	report := a.history.Check(2 * time.Minute)
+	report := a.history.Check(10 * time.Minute)
 	t.Logf("%d calls of %d keys, %d unseen, %d answers of the database lost, %d calls that may have run twice",
 		report.Calls, report.Keys, report.Unseen, a.network.lost.Load(), report.Twice)
 	require.NoError(t, report.Err())
