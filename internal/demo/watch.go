@@ -215,7 +215,8 @@ func (w *watcher) waitsFor() []string {
 
 // still ends the workers, so that topics, tables and books, which are read one after the
 // other, tell of the same moment: a payment in review may be settled at any time. What
-// the relays published last is waited for in the services beside them.
+// the relays published last is waited for in the services beside them; one that does not
+// get through it is not settled.
 func (r *run) still(ctx context.Context) error {
 	for _, roles := range [][]string{{RoleGateway, RoleConsumer, RoleReconciler}, {RoleOutbox}} {
 		if err := r.crew.end(ctx, roles); err != nil && r.cfg.Disturb == nil {
@@ -223,11 +224,14 @@ func (r *run) still(ctx context.Context) error {
 		}
 	}
 	const patience = 2 * time.Minute
-	for end := time.Now().Add(patience); len(r.unsettled) == 0 && time.Now().Before(end); {
-		if left, err := r.beside(ctx); len(left) == 0 && err == nil {
+	for end := time.Now().Add(patience); len(r.unsettled) == 0; {
+		left, err := r.beside(ctx)
+		switch {
+		case len(left) == 0 && err == nil:
 			return nil
-		}
-		if !fleet.Pause(ctx, glance) {
+		case time.Now().After(end):
+			r.unsettled = left
+		case !fleet.Pause(ctx, glance):
 			return ctx.Err()
 		}
 	}
