@@ -6,7 +6,8 @@
 // here. faults.go lists the kinds, schedule.go draws what is struck when, strikes.go
 // does it, through proxies for the network and, in operator.go, with the operator's
 // tools. mix.go lists the channels, squeeze.go two that are there for the bounds on
-// queries, and downstream.go is about the service behind the events.
+// queries. guest.go breaks services beside the workers: downstream.go is about the one
+// behind the events, shop.go about a shop.
 package torture
 
 import (
