@@ -79,15 +79,27 @@ func trusting(t *testing.T, c certificates) *http.Client {
 	}}
 }
 
+// submit sends a payment, again and again while there is no verdict yet, as clients do.
 func submit(t *testing.T, client *http.Client, url, token string) (status int, body string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	payment := `{"orderId":"order-` + uuid.NewString() + `","amount":1999,"currency":"EUR","customerId":"c","paymentMethod":"tok","channel":"sim"}`
+	key := uuid.NewString()
+	for {
+		status, body = submitOnce(ctx, t, client, url, token, key, payment)
+		if status != http.StatusAccepted && status != http.StatusServiceUnavailable {
+			return status, body
+		}
+	}
+}
+
+func submitOnce(ctx context.Context, t *testing.T, client *http.Client, url, token, key, payment string) (status int, body string) {
+	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/payments", strings.NewReader(payment))
 	require.NoError(t, err)
 	for name, value := range map[string]string{
-		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Idempotency-Key": uuid.NewString(), "Prefer": "wait=30",
+		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Idempotency-Key": key, "Prefer": "wait=30",
 	} {
 		r.Header.Set(name, value)
 	}

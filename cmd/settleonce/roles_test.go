@@ -43,6 +43,8 @@ func startServices(t *testing.T, brokers string) services {
 		"SETTLEONCE_KAFKA_BROKERS=" + brokers, "SETTLEONCE_TOPIC_PREFIX=t" + uuid.NewString()[:8] + ".", "SETTLEONCE_POSTGRES_DSN=" + pgtest.DSN(t, nil),
 		"SETTLEONCE_REPLICATION=1", "SETTLEONCE_CHANNEL_URL=" + server.URL, "SETTLEONCE_ADMIN_ADDRESS=127.0.0.1:0",
 		"SETTLEONCE_CALLERS=shop=shop", "SETTLEONCE_SWEEP_INTERVAL=50ms",
+		// Calls outlast a pause of the machine: what was sent is answered in time.
+		"SETTLEONCE_LEASE=50s", "SETTLEONCE_CHANNEL_SUBMIT_TIMEOUT=25s", "SETTLEONCE_CHANNEL_QUERY_TIMEOUT=25s",
 	}}
 }
 
