@@ -43,7 +43,7 @@ var records = []Bug{
 		New: `if published > 0 {
 		for _, p := range picked {
 			for i := range p.rows {
-				l.open.published(p.shard, p.rows[i].seq)
+				l.open.published(p.shard, &p.rows[i])
 			}
 		}
 		l.exchange(context.WithoutCancel(ctx), work)

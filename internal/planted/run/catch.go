@@ -57,7 +57,7 @@ func torture(ctx context.Context, t *tree, b *planted.Bug) (verdict, error) {
 		return verdict{}, err
 	}
 	if built.code != 0 {
-		return verdict{}, fmt.Errorf("the bug %s does not compile: %s", b.Name, built.both)
+		return verdict{why: "it does not compile: " + built.both}, nil
 	}
 	args := []string{"torture", "-o", "json", "--patience", "45s"} // what a bug keeps from settling need not be waited for; later flags win
 	out, err := t.command(ctx, tortureLimit, "bin/settleonce", append(args, strings.Fields(b.Torture)...)...)
