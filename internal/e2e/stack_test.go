@@ -259,7 +259,7 @@ func (s *stack) settler() *settle.Settler {
 	rules := s.set.rules
 	rules.Channels = s.registry()
 	st, err := settle.New(settle.Config{
-		Store: s.store, Rules: rules, Metrics: telemetry.NewMetrics("test"), Tracer: s.set.tracer, Logger: s.logs.logger(), DrainTimeout: 3 * time.Second,
+		Store: s.store, Rules: rules, Metrics: telemetry.NewMetrics("test"), Tracer: s.set.tracer, Logger: s.logs.logger(), DrainTimeout: 20 * time.Second,
 	})
 	require.NoError(s.t, err)
 	return st
