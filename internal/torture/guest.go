@@ -68,6 +68,8 @@ type ordeal struct {
 	// faults are done each at least once, where they are wanted: its groups are set back
 	// to the start, and to the middle.
 	faults []Fault
+	// once are not done again in a longer run, for what they ask for grows with the run.
+	once []Fault
 	// points are the crash points that it passes.
 	points []crashpoint.Point
 }
@@ -76,10 +78,13 @@ var (
 	downstreamOrdeal = ordeal{
 		demo.RoleDownstream, 61,
 		[]Fault{Kill, Crash, Freeze, Clock, CutPostgres, CutKafka, CommitLost, AmbiguousCommit, Reset, Reset},
+		nil,
 		[]crashpoint.Point{crashpoint.InboxMarked, crashpoint.InboxHandled, crashpoint.InboxAdvanced, crashpoint.InboxCommitted},
 	}
 	shopOrdeal = ordeal{
-		demo.RoleShop, 67, []Fault{Kill, Freeze, CutPostgres, CutKafka, CommitLost, AmbiguousProduce, AmbiguousCommit, Reset, Reset}, nil,
+		demo.RoleShop, 67, []Fault{Kill, Freeze, CutPostgres, CutKafka, CommitLost, AmbiguousProduce, AmbiguousCommit, Reset, Reset},
+		[]Fault{Reset}, // events and replies of everybody are delivered again
+		nil,
 	}
 )
 
@@ -111,11 +116,14 @@ func (o *ordeal) schedule(seed uint64, faults []Fault, length time.Duration) (ou
 	if len(first) == 0 {
 		return nil
 	}
+	again := slices.DeleteFunc(slices.Clone(first), func(f Fault) bool { return slices.Contains(o.once, f) })
+	if n := int(length/everyGuest) - len(first); n > 0 && len(again) > 0 {
+		first = append(first, slices.Repeat(again, n/len(again)+1)[:n]...)
+	}
 	points := slices.Clone(o.points)
 	random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	done := map[Fault]int{}
-	for i := range max(len(first), int(length/everyGuest)) {
-		fault := first[i%len(first)]
+	for _, fault := range first {
 		s := choose(random, fault, length*4/5)
 		s.role, s.turn = o.role, 1+s.turn%5
 		switch fault { //nolint:exhaustive // the others need no more

@@ -46,6 +46,23 @@ func TestPlan_LeavesTheOthersAlone(t *testing.T) {
 	require.Equal(t, schedule(7, without(Faults(), Reset), time.Minute), plan(7, Faults(), time.Minute))
 }
 
+// What grows with the run is done to the shop as often in a long run as in a short one.
+func TestOrdeal_ResetsTheShopTwice(t *testing.T) {
+	t.Parallel()
+	for _, length := range []time.Duration{20 * time.Second, 10 * time.Minute} {
+		resets := 0
+		all := shopOrdeal.schedule(7, Faults(), length)
+		for _, s := range all {
+			if s.fault == Reset {
+				resets++
+			}
+		}
+		require.Equal(t, 2, resets)
+		require.Len(t, all, max(len(shopOrdeal.faults), int(length/everyGuest)))
+	}
+	require.Len(t, shopOrdeal.schedule(7, []Fault{Reset}, time.Minute), 2)
+}
+
 // Only faults that are wanted are done to a guest, and it passes each of its crash points
 // in turn.
 func TestPlan_KeepsToTheFaults(t *testing.T) {
