@@ -76,15 +76,14 @@ type ordeal struct {
 
 var (
 	downstreamOrdeal = ordeal{
-		demo.RoleDownstream, 61,
-		[]Fault{Kill, Crash, Freeze, Clock, CutPostgres, CutKafka, CommitLost, AmbiguousCommit, Reset, Reset},
-		nil,
-		[]crashpoint.Point{crashpoint.InboxMarked, crashpoint.InboxHandled, crashpoint.InboxAdvanced, crashpoint.InboxCommitted},
+		role: demo.RoleDownstream, stream: 61,
+		faults: []Fault{Kill, Crash, Freeze, Clock, CutPostgres, CutKafka, CommitLost, AmbiguousCommit, Reset, Reset},
+		points: []crashpoint.Point{crashpoint.InboxMarked, crashpoint.InboxHandled, crashpoint.InboxAdvanced, crashpoint.InboxCommitted},
 	}
 	shopOrdeal = ordeal{
-		demo.RoleShop, 67, []Fault{Kill, Freeze, CutPostgres, CutKafka, CommitLost, AmbiguousProduce, AmbiguousCommit, Reset, Reset},
-		[]Fault{Reset}, // events and replies of everybody are delivered again
-		nil,
+		role: demo.RoleShop, stream: 67,
+		faults: []Fault{Kill, Freeze, CutPostgres, CutKafka, CommitLost, AmbiguousProduce, AmbiguousCommit, Reset, Reset},
+		once:   []Fault{Reset}, // events and replies of everybody are delivered again
 	}
 )
 
