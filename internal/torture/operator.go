@@ -38,7 +38,8 @@ const eventsAgain = "records delivered again by setting their reader's group bac
 
 // reset has an operator stop a guest, set its groups back, and start it again. It
 // is tried again while broker or database are being restarted, which takes as long as
-// it takes: the guest works meanwhile.
+// it takes: the guest works meanwhile. Each try stops it for longer, and the first reset
+// of a run is not given up: on a slow machine the operator's tool alone takes its time.
 func (t *tormentor) reset(ctx context.Context, s strike) error {
 	const patience = 5 * time.Minute
 	at := t.guests[s.role]
@@ -46,10 +47,11 @@ func (t *tormentor) reset(ctx context.Context, s strike) error {
 	if s.half {
 		args = append(args, "--since", (time.Since(t.begun) / 2).Round(time.Second).String())
 	}
-	for end := time.Now().Add(patience); ; {
+	begun := time.Now()
+	for try := 1; ; try++ {
 		t.awaitRead(ctx, at)
-		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, at, args) })
-		if err == nil || time.Now().After(end) || !fleet.Pause(ctx, time.Second) {
+		err := t.scene.Halt(ctx, s.role, func() error { return t.resetHalted(ctx, at, args, time.Duration(2*min(try, 10))*lease) })
+		if err == nil || time.Since(begun) > patience && t.done(Reset) || !fleet.Pause(ctx, time.Second) {
 			return err
 		}
 	}
@@ -60,8 +62,7 @@ var errBusy = errors.New("broker or database were being restarted all the time")
 
 // resetHalted sets the groups of a stopped guest back. A member that was killed
 // before is taken for one that runs until its session ends.
-func (t *tormentor) resetHalted(ctx context.Context, at *guest, args []string) error {
-	const patience = 2 * lease
+func (t *tormentor) resetHalted(ctx context.Context, at *guest, args []string, patience time.Duration) error {
 	err := errBusy
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if t.heavy.TryLock() { // it needs broker and database

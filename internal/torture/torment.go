@@ -110,9 +110,14 @@ func (t *tormentor) alone(fault Fault, do func() error) error {
 }
 
 func (t *tormentor) late(fault Fault) bool {
+	return t.done(fault) && time.Since(t.begun) > t.scene.Length+lateTurns
+}
+
+// done reports whether a fault was done in this run.
+func (t *tormentor) done(fault Fault) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.struck[fault] > 0 && time.Since(t.begun) > t.scene.Length+lateTurns
+	return t.struck[fault] > 0
 }
 
 // heal makes everything whole.
