@@ -360,6 +360,23 @@ func TestP8_CallbackAgainstTheOutcome(t *testing.T) {
 	d.tell(second)
 	s.waitResult(second, store.CallbackAgreed)
 	require.Equal(t, 1, s.conflicts(c), "more of the same")
+
+	// A person gave that charge back: to hear of it once more is no news, and holds nothing.
+	var reference string
+	require.NoError(t, s.db.QueryRow(s.ctx, "SELECT evidence->>'success' FROM settleonce.review_items").Scan(&reference))
+	require.NoError(t, s.check.SettleItem(s.ctx, s.item(c).ID, store.Settlement{Operator: ada, Evidence: "re_1"}))
+	third := news(c)
+	d.tell(third)
+	s.waitResult(third, store.CallbackAgreed)
+	require.Zero(t, s.waiting())
+	id := c.Identity().PaymentID()
+	byBoth := orderedByAda
+	byBoth.Second, byBoth.Statement = "bob", "letter 7"
+	_, err := s.operators().Confirm(s.ctx, id, byBoth, settle.Success{Reference: reference})
+	require.ErrorContains(t, err, "was settled before")
+	_, err = s.operators().Confirm(s.ctx, id, byBoth, settle.Success{Reference: "another charge"})
+	require.NoError(t, err)
+	require.Equal(t, 1, s.waiting(), "another success is news")
 }
 
 // Refunds, disputes and other news are kept, and are neither conflicts nor

@@ -86,6 +86,7 @@ func secondCharge(l store.Locked, a payment.Answer) *store.Review {
 	return &store.Review{
 		Kind: store.ReviewConflict, Blocks: true, Reason: chargedTwice(l.Open.PaidAttempt, l.Payment.Attempt),
 		Evidence: evidence(a) + "; attempt " + strconv.Itoa(l.Open.PaidAttempt) + ": reference=" + l.Open.PaidReference,
+		Success:  l.Open.PaidReference, // the other one is the payment's own from now on
 	}
 }
 

@@ -10,6 +10,7 @@ package settle
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/settleonce/settleonce/channel"
@@ -190,15 +191,28 @@ func closing(l store.Locked, word string) string {
 }
 
 // conflict opens one conflict item for contradicting evidence; the outcome stays
-// (G9). More of the same adds nothing.
+// (G9). More of the same adds nothing, also once that is settled.
 func conflict(l store.Locked, reason string, a payment.Answer) *store.Change {
 	if l.Conflicted {
 		return nil
 	}
+	success := ""
+	if a.Class == payment.ClassSucceeded {
+		success = a.Reference
+	}
+	if settledBefore(l, success) {
+		return nil
+	}
 	return &store.Change{
 		Event:  payment.EventEvidenceConflict,
-		Review: &store.Review{Kind: store.ReviewConflict, Blocks: true, Reason: reason, Evidence: evidence(a)},
+		Review: &store.Review{Kind: store.ReviewConflict, Blocks: true, Reason: reason, Evidence: evidence(a), Success: success},
 	}
+}
+
+// settledBefore reports whether a person has dealt with this very success: hearing of it
+// again must not hold the obligation again (G15).
+func settledBefore(l store.Locked, reference string) bool {
+	return reference != "" && slices.Contains(l.Settled, reference)
 }
 
 func evidence(a payment.Answer) string {

@@ -98,14 +98,25 @@ func (r *Rules) MayConfirm(l store.Locked, s Success) *RefusalError {
 		return refuse("there is no attempt " + strconv.Itoa(n))
 	case l.Payment.State == payment.Succeeded:
 		return refuse("the payment succeeded already")
-	case l.Open == nil && l.Conflicted:
-		return refuse("the payment has an open conflict item already; settle that")
 	case l.Open == nil:
-		return nil
+		return mayContradict(l, s.Reference)
 	case n == l.Payment.Attempt && r.neverSent(l):
 		return refuse("nothing was sent, so nothing can have been executed")
 	case n == l.Payment.Attempt && r.canQuery(l) && r.capabilities(l).QueryCanSee(r.sends(l), l.Now):
 		return refuse("the provider can be asked, and its answer ends the payment: settleonce review requery")
+	default:
+		return nil
+	}
+}
+
+// mayContradict says why a success opens no conflict item of a payment that ended without
+// one; nil when it does.
+func mayContradict(l store.Locked, reference string) *RefusalError {
+	switch {
+	case l.Conflicted:
+		return refuse("the payment has an open conflict item already; settle that")
+	case settledBefore(l, reference):
+		return refuse("the success " + reference + " was settled before")
 	default:
 		return nil
 	}

@@ -143,8 +143,10 @@ const openColumns = `o.payment IS NOT NULL, coalesce(o.lease, 0), o.lease_until,
     coalesce(o.query_first, false), coalesce(o.decline_cause, ''), coalesce(o.decline_reference, ''),
     coalesce(o.paid_attempt, 0), coalesce(o.paid_reference, ''), o.opened_at`
 
-const conflicted = `EXISTS (SELECT FROM settleonce.review_items c
-    WHERE c.payment = i.id AND c.closed_at IS NULL AND c.kind = 'conflict')`
+// conflicts has a null for each open conflict item, and of each that a person settled the
+// success that it was about.
+const conflicts = `ARRAY(SELECT CASE WHEN c.closed_at IS NOT NULL THEN coalesce(c.evidence->>'success', '') END
+    FROM settleonce.review_items c WHERE c.payment = i.id AND c.kind = 'conflict')`
 
 // lockPayments takes the payment rows first, in one order; open row, hold and
 // outbox follow under that lock.
@@ -154,13 +156,13 @@ const lockPayments = `SELECT id FROM settleonce.payments WHERE id = ANY($1::uuid
 // now, the ground of G15 included.
 const (
 	readLocked = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, ` + mayHaveLostCommits + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicts + `, ` + mayHaveLostCommits + `, clock_timestamp(), null::uuid, null::uuid, null::timestamptz, null::uuid
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
 LEFT JOIN settleonce.open_payments o ON o.payment = ANY (ARRAY[i.id])`
 
 	readLockedWithGround = `
-SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicted + `, ` + mayHaveLostCommits + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
+SELECT ` + paymentColumns + `, ` + openColumns + `, ` + conflicts + `, ` + mayHaveLostCommits + `, clock_timestamp(), h.payment, s.id, s.ended_at, r.payment
 FROM unnest($1::uuid[]) AS i(id)
 JOIN settleonce.payments p ON p.id = ANY (ARRAY[i.id])
 CROSS JOIN LATERAL (SELECT p.namespace AS ns, p.obligation AS ob, p.obligation_hash AS oh) u
@@ -197,7 +199,8 @@ func scanLocked(row pgx.Row) (Locked, error) {
 	var o openRow
 	var holder, success, conflict pgtype.UUID
 	var at pgtype.Timestamptz
-	targets := append(append(r.targets(), o.targets()...), &l.Conflicted, &l.Suspect, &l.Now, &holder, &success, &at, &conflict)
+	var items []pgtype.Text
+	targets := append(append(r.targets(), o.targets()...), &items, &l.Suspect, &l.Now, &holder, &success, &at, &conflict)
 	if err := row.Scan(targets...); err != nil {
 		return Locked{}, err
 	}
@@ -206,6 +209,12 @@ func scanLocked(row pgx.Row) (Locked, error) {
 		return Locked{}, err
 	}
 	l.Payment, l.Open = p, o.open()
+	for _, item := range items {
+		l.Conflicted = l.Conflicted || !item.Valid
+		if item.String != "" {
+			l.Settled = append(l.Settled, item.String)
+		}
+	}
 	l.Ground = payment.Ground{
 		Holder: uuidPointer(holder), OpenConflict: uuidPointer(conflict),
 		LatestSuccess: uuidPointer(success), SuccessAt: at.Time,

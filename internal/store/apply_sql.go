@@ -199,7 +199,11 @@ func (w *changes) queueReviews(b *pgx.Batch) {
 	}
 	for i := range w.reviews {
 		r := &w.reviews[i]
-		evidence, err := json.Marshal(map[string]string{"answer": clean(r.review.Evidence)})
+		said := map[string]string{"answer": clean(r.review.Evidence)}
+		if r.review.Success != "" {
+			said["success"] = clean(r.review.Success)
+		}
+		evidence, err := json.Marshal(said)
 		if err != nil {
 			evidence = nil // a map of strings always encodes
 		}

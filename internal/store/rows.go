@@ -92,8 +92,10 @@ type Locked struct {
 	Open *Open
 	// Ground is set where the step asked for it.
 	Ground payment.Ground
-	// Conflicted says that the payment has an open conflict item.
+	// Conflicted says that the payment has an open conflict item. Settled are the
+	// provider's references of successes whose items a person settled.
 	Conflicted bool
+	Settled    []string
 	// Suspect says that commits may be lost, and with them sends.
 	Suspect bool
 	// Now is the database's clock at the time of the lock.
@@ -121,6 +123,9 @@ type Review struct {
 	Reason string
 	// Evidence is what the provider said, for people.
 	Evidence string
+	// Success is the provider's reference of the success that contradicts: once a person
+	// has settled the item, it is no news. Empty where it is about something else.
+	Success string
 }
 
 // Audit is what an operator ordered: who is the change's actor.
