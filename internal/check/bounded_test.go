@@ -200,3 +200,19 @@ func TestBounded_ByTheTables(t *testing.T) {
 		})
 	}
 }
+
+// A worker that was frozen past its lease announces a re-query after another one took its
+// payment over: that one's query is no early one. Of a worker that goes on it would be.
+func TestBounded_AsksWhereAWorkerWasSilent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.command()
+	w.charged(c)
+	silent := w.last()
+	silent.FirstAt = w.now.Add(-8 * time.Second)
+	w.announce(c, 1, w.now.Add(time.Second))
+	silent.QueriedAt = []time.Time{w.now.Add(500 * time.Millisecond)}
+	w.requireClean()
+	silent.FirstAt = w.now.Add(-2 * time.Second)
+	w.requireBroken("G13", c.IdempotencyKey)
+}

@@ -13,6 +13,9 @@ const (
 	// underWay is how long a query that an earlier holder of the payment made may
 	// still reach the channel: it was frozen with the query in its hands.
 	underWay = 4 * time.Second
+	// silent is shorter than any lease: for so long a worker that lives is not silent about
+	// what it sent.
+	silent = 5 * time.Second
 )
 
 // stored is when, at the latest, an announcement was stored: its due time lies a
@@ -67,7 +70,7 @@ func (j *judge) askedEarly(d *dossier) {
 			continue
 		}
 		j.check("G13")
-		if first != far && at.Before(first.Add(-clockSlack)) {
+		if first != far && at.Before(first.Add(-clockSlack)) && !d.leftBehind(first, at) {
 			j.brokenf("G13", d.key(), "the channel was asked %s before the first re-query was due", first.Sub(at).Round(time.Millisecond))
 			return
 		}
@@ -98,6 +101,14 @@ func (d *dossier) firstDue() time.Time {
 		}
 	}
 	return first
+}
+
+// leftBehind reports whether the first re-query was announced so long after the send that
+// the sender's lease may have been over: another worker asks then, and its query may
+// arrive behind the announcement of a sender that goes on after all.
+func (d *dossier) leftBehind(first, at time.Time) bool {
+	announced := first.Add(-payment.Tiers[0])
+	return announced.Sub(d.charge.FirstAt) > silent && at.Before(announced.Add(underWay))
 }
 
 // tooEarlyFor is a later re-query that was announced by then and not due, nil
