@@ -48,7 +48,7 @@ var records = []Bug{
 		}
 		l.exchange(context.WithoutCancel(ctx), work)
 		l.publish(ctx, picked)`,
-		Torture: "--seed 8 --payments 1500 --faults crash", Model: "relay -DMARKFIRST",
+		Model: "relay -DMARKFIRST", Test: "./outbox -run TestB3_LateMarkChangesNothing",
 	},
 	{
 		Name: "outcome-without-message", Guarantee: "G5",
