@@ -143,8 +143,12 @@ func (s *stage) log(topic string) (records []*kgo.Record) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	ends, err := s.admin.EndOffsets(ctx, topic)
-	require.NoError(s.t, err)
+	var ends map[int]int64
+	s.eventually("the broker says how long the topic is", func() (ok bool) { // one try has some seconds
+		var err error
+		ends, err = s.admin.EndOffsets(ctx, topic)
+		return err == nil
+	})
 	var want int64
 	for _, end := range ends {
 		want += end

@@ -24,6 +24,8 @@ type AdapterConfig struct {
 	Capabilities channel.Capabilities
 	// MaxIdle bounds the connections kept between calls. Defaults to that of wire.Config.
 	MaxIdle int
+	// ConnectTimeout bounds the opening of a connection. Defaults to that of wire.Config.
+	ConnectTimeout time.Duration
 	// Callbacks verifies what the server sends back. Without a secret nothing is
 	// accepted.
 	Callbacks channel.CallbackSigning
@@ -41,7 +43,7 @@ var _ channel.Adapter = (*Adapter)(nil)
 // NewAdapter makes an adapter; it does not connect.
 func NewAdapter(config AdapterConfig) (*Adapter, error) {
 	client, err := wire.NewClient(wire.Config{
-		BaseURL: config.BaseURL, MaxIdle: config.MaxIdle,
+		BaseURL: config.BaseURL, MaxIdle: config.MaxIdle, ConnectTimeout: config.ConnectTimeout,
 		Header: []wire.Field{{Name: "Content-Type", Value: "application/json"}},
 	})
 	if err != nil {

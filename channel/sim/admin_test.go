@@ -174,7 +174,7 @@ func TestCheck(t *testing.T) {
 			b := setup(t, tt.behaviour)
 			record := tt.behaviour.Capabilities("sim")
 			tt.change(&record)
-			adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: b.url, Capabilities: record})
+			adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: b.url, ConnectTimeout: timeout, Capabilities: record})
 			require.NoError(t, err)
 			defer adapter.Close()
 			if err = adapter.Check(within(t)); tt.differs {

@@ -109,7 +109,9 @@ func TestLedgerSurvivesAKill(t *testing.T) {
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	adapter, err := sim.NewAdapter(sim.AdapterConfig{BaseURL: "http://" + addressOf(t, bufio.NewScanner(out))})
+	adapter, err := sim.NewAdapter(sim.AdapterConfig{
+		BaseURL: "http://" + addressOf(t, bufio.NewScanner(out)), ConnectTimeout: timeout,
+	})
 	require.NoError(t, err)
 	defer adapter.Close()
 

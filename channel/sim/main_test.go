@@ -57,7 +57,9 @@ func setupLedger(t testing.TB, behaviour sim.Behaviour, ledger string) *bench {
 		require.NoError(t, err)
 	}
 	var err error
-	b.adapter, err = sim.NewAdapter(sim.AdapterConfig{BaseURL: b.url, Capabilities: behaviour.Capabilities("sim:test")})
+	b.adapter, err = sim.NewAdapter(sim.AdapterConfig{
+		BaseURL: b.url, ConnectTimeout: timeout, Capabilities: behaviour.Capabilities("sim:test"),
+	})
 	require.NoError(t, err)
 	stopped := false
 	b.stop = func() {

@@ -42,7 +42,7 @@ func newWorld(t *testing.T) *world {
 	client, err := kafka.NewClient(kafka.Config{Brokers: cluster.ListenAddrs()})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	publisher, err := client.NewPublisher(kafka.PublisherConfig{})
+	publisher, err := client.NewPublisher(kafka.PublisherConfig{Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, publisher.Close(context.Background())) })
 	return &world{t: t, cluster: cluster, pool: pgtest.New(t, migrate), client: client, publisher: publisher}
@@ -178,13 +178,16 @@ func (w *world) count(sql string) (n int) {
 // value under "".
 func (w *world) deadLetters() (found []map[string]string) {
 	w.t.Helper()
-	require.NoError(w.t, w.client.ReadAll(w.t.Context(), payment.NewTopics("").DeadLetter, func(r kafka.Record) error {
-		headers := map[string]string{"": string(r.Value)}
-		for _, h := range r.Headers {
-			headers[h.Key] = string(h.Value)
-		}
-		found = append(found, headers)
-		return nil
-	}))
+	require.Eventually(w.t, func() bool { // one try has some seconds
+		found = nil
+		return w.client.ReadAll(w.t.Context(), payment.NewTopics("").DeadLetter, func(r kafka.Record) error {
+			headers := map[string]string{"": string(r.Value)}
+			for _, h := range r.Headers {
+				headers[h.Key] = string(h.Value)
+			}
+			found = append(found, headers)
+			return nil
+		}) == nil
+	}, 5*time.Minute, 10*time.Millisecond)
 	return found
 }
