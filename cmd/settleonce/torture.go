@@ -51,7 +51,7 @@ func newTorture(p process) *cobra.Command {
 	f.StringVar(&faults, "faults", "", "faults to use, separated by commas; empty: all")
 	f.StringVar(&cfg.Shop, "shop", "", "program of examples/shop, which stands beside the workers then; empty: no shop")
 	f.IntVar(&cfg.Each, "each", 2, "processes per role")
-	f.DurationVar(&cfg.Patience, "patience", 0, "time for everything to settle after the last command; 0: 3m and a quarter of the length")
+	f.DurationVar(&cfg.Patience, "patience", 0, "time for everything to settle once nothing is broken any more; 0: 5m and a quarter of the length")
 	f.StringVar(&cfg.Fleet.Dir, "dir", "", "folder for data and logs; empty: a temporary one, removed at the end")
 	f.BoolVar(&cfg.Keep, "keep", false, "keep database, topics and logs")
 	offerOutput(cmd)

@@ -32,10 +32,11 @@ type watcher struct {
 	versions      map[uuid.UUID]int // of the events that told them
 	replies, dead int
 	// news is when something came last; checked when all was compared last; seeing when
-	// all could be looked at last.
-	news, checked, seeing time.Time
-	swept                 time.Time
-	missing               []string
+	// all could be looked at last; broken when something was still being broken, or a
+	// killed process not back.
+	news, checked, seeing, broken time.Time
+	swept                         time.Time
+	missing                       []string
 	// beside is what a service downstream has not read, and what is under way in a shop,
 	// once nothing else is missing.
 	beside []string
@@ -43,7 +44,7 @@ type watcher struct {
 
 // watch ends when all is settled and silent, or when patience is over.
 func (r *run) watch(ctx context.Context) error {
-	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, versions: map[uuid.UUID]int{}, news: time.Now(), seeing: time.Now()}
+	w := &watcher{run: r, states: map[uuid.UUID]payment.State{}, versions: map[uuid.UUID]int{}, news: time.Now(), seeing: time.Now(), broken: r.begun}
 	r.tail.Seen = w.seen
 	for {
 		settled, err := w.round(ctx)
@@ -51,11 +52,14 @@ func (r *run) watch(ctx context.Context) error {
 			return err
 		}
 		w.tell()
+		if !r.crew.rested() {
+			w.broken = time.Now()
+		}
 		switch {
 		case settled && time.Since(w.news) > silence:
 			r.settled = w.news.Sub(r.begun)
 			return nil
-		case time.Since(r.begun) > r.script.length+r.cfg.Patience:
+		case w.impatient(time.Now()):
 			r.settled, r.unsettled = time.Since(r.begun), w.waitsFor()
 			return nil
 		}
@@ -63,6 +67,15 @@ func (r *run) watch(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// impatient reports whether all that was published had its time to settle. What is
+// broken for longer than the script lasts keeps it from that; on a busy machine faults wait
+// for their turns, and have as long for it.
+func (w *watcher) impatient(now time.Time) bool {
+	begun, length, patience := w.run.begun, w.run.script.length, w.run.cfg.Patience
+	whole := min(max(w.broken.Sub(begun), length), length+patience)
+	return now.Sub(begun) > whole+patience
 }
 
 // blind is how long a broker that nobody breaks may give no answers: on a busy machine

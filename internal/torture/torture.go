@@ -44,8 +44,8 @@ type Config struct {
 	Shop string
 	// Each is the processes per role. Defaults to 2.
 	Each int
-	// Patience is how long everything may take to settle. Defaults to 3 minutes and a
-	// quarter of Length.
+	// Patience is how long everything may take to settle once it is whole, and how long
+	// after Length that may take. Defaults to 5 minutes and a quarter of Length.
 	Patience time.Duration
 	// Keep keeps data and logs.
 	Keep bool
@@ -58,7 +58,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.Payments = cmp.Or(c.Payments, 3000)
 	c.Length = cmp.Or(c.Length, min(max(time.Duration(demo.Records(c.Payments))*time.Second/perSecond, shortest), longest))
-	c.Patience = cmp.Or(c.Patience, 3*time.Minute+c.Length/4)
+	c.Patience = cmp.Or(c.Patience, 5*time.Minute+c.Length/4)
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64N(1e6) + 1
 	}
