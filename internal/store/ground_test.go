@@ -133,8 +133,9 @@ func TestP27_RejectedStaysRejected(t *testing.T) {
 		},
 		"already paid, delivered again with a later time": func(w *world) (store.Arrival, store.Arrival, string) {
 			k2 := sameOrder(w.paid())
+			k2.IssuedAt = k2.IssuedAt.Add(-time.Minute) // before the success, however long that took
 			first := w.arrive(k2)
-			k2.IssuedAt = k2.IssuedAt.Add(time.Minute)
+			k2.IssuedAt = k2.IssuedAt.Add(2 * time.Minute)
 			return first, w.arrive(k2), "replayed OBLIGATION_ALREADY_PAID"
 		},
 		"the channel is configured by now": func(w *world) (store.Arrival, store.Arrival, string) {

@@ -115,6 +115,7 @@ func listen(t *testing.T, mode string) (*world, *plans) {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	w.store = store.New(store.Config{Pool: pool, Topics: payment.NewTopics(""), Logger: zerolog.Nop()})
+	w.store.CommitWithin(patience)
 	return w, p
 }
 
