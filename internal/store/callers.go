@@ -27,10 +27,7 @@ func (run *claimRun) queueCallers(b *pgx.Batch) {
 	for _, i := range run.order {
 		places.add(run.arrivals[i].Identity.Caller, run.arrivals[i].Namespace)
 	}
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, callersLock)
-	b.Queue(`SELECT count(*) <> cardinality($1::text[]) FROM unnest($1::text[], $2::text[]) AS u(name, ns)
-		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns AND c.revoked_at IS NULL`, places.names, places.namespaces).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&run.strangers) })
+	places.compare(b, "AND c.revoked_at IS NULL", &run.strangers)
 }
 
 // errMoved stops an import: the rest would come into a namespace where it keeps no
@@ -49,10 +46,7 @@ func (run *importRun) queueCallers(b *pgx.Batch) {
 	if len(places.names) == 0 {
 		return
 	}
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, callersLock)
-	b.Queue(`SELECT count(*) <> cardinality($1::text[]) FROM unnest($1::text[], $2::text[]) AS u(name, ns)
-		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns`, places.names, places.namespaces).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&run.moved) })
+	places.compare(b, "", &run.moved)
 }
 
 // callerPlaces are callers and their namespaces, each pair once.
@@ -65,6 +59,15 @@ func (p *callerPlaces) add(name, namespace string) {
 		}
 	}
 	p.names, p.namespaces = append(p.names, name), append(p.namespaces, namespace)
+}
+
+// compare asks, under the shared lock, whether one of them is not in the table like that;
+// and is a further condition on the row there.
+func (p *callerPlaces) compare(b *pgx.Batch, and string, differ *bool) {
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, callersLock)
+	b.Queue(`SELECT count(*) <> cardinality($1::text[]) FROM unnest($1::text[], $2::text[]) AS u(name, ns)
+		JOIN settleonce.callers c ON c.name = ANY (ARRAY[u.name]) WHERE c.namespace = u.ns `+and, p.names, p.namespaces).
+		QueryRow(func(row pgx.Row) error { return row.Scan(differ) })
 }
 
 // NamespaceError says that a caller has payments in another namespace, which would
