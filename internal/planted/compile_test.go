@@ -78,22 +78,13 @@ func TestBugsCompile(t *testing.T) {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			packages := map[string]map[string]string{} // import path, name of the file
-			require.NoError(t, b.Apply(
-				func(file string) (string, error) {
-					if text, changed := packages[module+"/"+filepath.Dir(file)][filepath.Base(file)]; changed {
-						return text, nil
-					}
-					return read(t, file), nil
-				},
-				func(file, text string) error {
-					path := module + "/" + filepath.Dir(file)
-					if packages[path] == nil {
-						packages[path] = map[string]string{}
-					}
-					packages[path][filepath.Base(file)] = text
-					return nil
-				},
-			))
+			for file, text := range withBug(t, &b) {
+				path := module + "/" + filepath.Dir(file)
+				if packages[path] == nil {
+					packages[path] = map[string]string{}
+				}
+				packages[path][filepath.Base(file)] = text
+			}
 			for path, changed := range packages {
 				require.NotEmpty(t, all[path].files, path)
 				require.NoError(t, all.check(path, changed), path)

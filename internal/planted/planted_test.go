@@ -34,16 +34,7 @@ func TestBugsFitTheCode(t *testing.T) {
 	for _, b := range planted.Bugs() {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
-			files := map[string]string{}
-			require.NoError(t, b.Apply(
-				func(file string) (string, error) {
-					if text, changed := files[file]; changed {
-						return text, nil
-					}
-					return read(t, file), nil
-				},
-				func(file, text string) error { files[file] = text; return nil },
-			))
+			files := withBug(t, &b)
 			require.Contains(t, span(t, b.File, b.Guard), b.Old, "%s is not in %s", b.Name, b.Guard)
 			require.NotEqual(t, b.Old, b.New)
 			for file, text := range files {
@@ -57,6 +48,22 @@ func TestBugsFitTheCode(t *testing.T) {
 		require.Regexp(t, `^G\d+$`, b.Guarantee)
 		require.Equal(t, b.Torture == "" && b.Model == "", b.Why != "", "say why only a test catches %s, and only then", b.Name)
 	}
+}
+
+// withBug are the files that a bug changes, as they are with it.
+func withBug(t *testing.T, b *planted.Bug) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, b.Apply(
+		func(file string) (string, error) {
+			if text, changed := files[file]; changed {
+				return text, nil
+			}
+			return read(t, file), nil
+		},
+		func(file, text string) error { files[file] = text; return nil },
+	))
+	return files
 }
 
 // span is the source of a declaration: a function, a method as Type.Method, or a
