@@ -52,9 +52,8 @@ type Config struct {
 	Kills int
 	// KillSim kills the channel simulator too; its ledger survives.
 	KillSim bool
-	// Patience is how long, after the script's length, everything may take to settle. It counts
-	// from when nothing is broken any more, which may last as long itself.
-	// Defaults to 2 minutes, and 5 s for each of Kills.
+	// Patience is how long, after the script's length, everything may take to settle, counted from when nothing
+	// is broken any more, which may last as long itself. Defaults to 2 minutes, and 5 s for each of Kills.
 	Patience time.Duration
 	// Keep keeps data and logs. They are kept in any case when a guarantee broke.
 	Keep bool
